@@ -2,9 +2,12 @@
 
    `solve_small` is small_system.solve_small_system, `balance` is WarmStage._balance; `forward` and
    `reallocated` are Account.advanced_to and with_new_shares, `credit` is LeaseTable.credit, `urgent`
-   is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange, and
-   `sell_singles` is Hadar's allocate_queue for jobs of one device. Read those first: they explain
-   the reasons; this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
+   is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange,
+   `sell_singles` is Hadar's allocate_queue for jobs of one device, `price_options` and
+   `cheapest_gains` are OptionProblem.priced and least_per_gain, and `draw_lottery` is
+   lottery._Draws.draw_with_queue. `match_singles` has no counterpart: it solves the program of
+   policies.fairlead where its optimum is the only one. Read those first: they explain the reasons;
+   this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
    row by row; sums are made in the same order. */
 
 #define Py_LIMITED_API 0x030B0000
@@ -17,7 +20,7 @@
 
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
-enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 10, MAX_WAYS = 1 << 24 };
+enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 13, MAX_WAYS = 1 << 24, MAX_VOID_DRAWS = 32 };
 
 static const double LEAST = 1e-9, SINGULAR = 1e-12;
 
@@ -1042,6 +1045,467 @@ end:
     return give(answer, &arguments);
 }
 
+/* -- options ---------------------------------------------------------------------------------- */
+
+/* The options of a problem: arrays as long as there are options. */
+typedef struct {
+    Py_ssize_t count;
+    const double *size, *gain, *uses, *gain_second;
+    const int64_t *resource, *first, *other;
+} Options;
+
+/* Take uses (size, gain, uses and second gain) and places (resource, first and other class);
+   0 with an error set if they do not fit, or name a resource or class that there is not. */
+static int take_options(
+    Options *options, const Array *use, const Array *place, Py_ssize_t resources,
+    Py_ssize_t classes)
+{
+    Py_ssize_t count = options->count = items(place) / 3;
+    if (items(place) != 3 * count || items(use) != 4 * count)
+        return wrong_sizes();
+    options->size = use->view.buf;
+    options->gain = options->size + count;
+    options->uses = options->gain + count;
+    options->gain_second = options->uses + count;
+    options->resource = place->view.buf;
+    options->first = options->resource + count;
+    options->other = options->first + count;
+    uint64_t width = resources, most = classes;
+    for (Py_ssize_t o = 0; o < count; o++)
+        if ((uint64_t)options->resource[o] >= width || (uint64_t)options->first[o] >= most ||
+            (uint64_t)options->other[o] > most)
+            return wrong_sizes();
+    return 1;
+}
+
+/* price_options(use, place, price, level, time, worth): the last one is filled; the prices of levels
+   and times end with a 0 for members that there are not */
+static PyObject *price_options(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "diddde"))
+        goto end;
+    Options options;
+    Py_ssize_t classes = items(&arrays[3]) - 1;
+    if (!take_options(&options, &arrays[0], &arrays[1], items(&arrays[2]), classes))
+        goto end;
+    if (items(&arrays[4]) != classes + 1 || items(&arrays[5]) != options.count) {
+        wrong_sizes();
+        goto end;
+    }
+    const double *price = arrays[2].view.buf, *level = arrays[3].view.buf;
+    const double *time = arrays[4].view.buf;
+    double *worth = arrays[5].view.buf;
+    for (Py_ssize_t o = 0; o < options.count; o++) {
+        int64_t first = options.first[o], other = options.other[o];
+        double sum = options.size[o] * price[options.resource[o]];
+        sum += options.gain[o] * level[first];
+        sum += options.uses[o] * time[first];
+        sum += options.gain_second[o] * level[other];
+        worth[o] = sum + time[other];
+    }
+    answer = Py_NewRef(Py_None);
+end:
+    return give(answer, &arguments);
+}
+
+/* cheapest_gains(use, place, cost, least): the last one, begun with infinities, is lowered */
+static PyObject *cheapest_gains(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "dide"))
+        goto end;
+    Options options;
+    Py_ssize_t classes = items(&arrays[3]);
+    if (!take_options(&options, &arrays[0], &arrays[1], PY_SSIZE_T_MAX, classes))
+        goto end;
+    if (items(&arrays[2]) != options.count) {
+        wrong_sizes();
+        goto end;
+    }
+    const double *cost = arrays[2].view.buf;
+    double *least = arrays[3].view.buf;
+    for (Py_ssize_t o = 0; o < options.count; o++) {
+        int64_t first = options.first[o], other = options.other[o];
+        if (options.gain[o] > 0.0 && cost[o] / options.gain[o] < least[first])
+            least[first] = cost[o] / options.gain[o];
+        if (other < classes && options.gain_second[o] > 0.0 &&
+            cost[o] / options.gain_second[o] < least[other])
+            least[other] = cost[o] / options.gain_second[o];
+    }
+    answer = Py_NewRef(Py_None);
+end:
+    return give(answer, &arguments);
+}
+
+/* -- lottery ---------------------------------------------------------------------------------- */
+
+/* One quantum's draws. */
+typedef struct {
+    Py_ssize_t rows, width;
+    const int64_t *gang, *preferred, *smallest, *usable;
+    const double *time, *odds;
+    int64_t *room, *free, *first, *wanted;
+    char *waits;
+    uint64_t start;
+    int64_t draws;
+} Drawing;
+
+static uint64_t mixed(uint64_t value)
+{
+    value += UINT64_C(0x9E3779B97F4A7C15);
+    value = (value ^ (value >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return value ^ (value >> 31);
+}
+
+static double uniform(Drawing *drawing)
+{
+    drawing->draws++;
+    return (double)mixed(drawing->start ^ (uint64_t)drawing->draws) / 18446744073709551616.0;
+}
+
+/* The accelerator that a row would get, or NONE. */
+static int64_t place_of(const Drawing *drawing, int64_t row)
+{
+    const int64_t *gang = drawing->gang + row * drawing->width;
+    const int64_t *preferred = drawing->preferred + row * drawing->width;
+    for (Py_ssize_t i = 0; i < drawing->width && preferred[i] >= 0; i++)
+        if (drawing->free[preferred[i]] >= gang[preferred[i]])
+            return preferred[i];
+    return NONE;
+}
+
+static int run_row(Drawing *drawing, int64_t row)
+{
+    int64_t k = drawing->waits[row] ? place_of(drawing, row) : NONE;
+    if (k == NONE)
+        return 0;
+    drawing->waits[row] = 0;
+    drawing->free[k] -= drawing->gang[row * drawing->width + k];
+    drawing->wanted[row] = k;
+    return 1;
+}
+
+static int devices_left(const Drawing *drawing)
+{
+    for (Py_ssize_t k = 0; k < drawing->width; k++)
+        if (drawing->free[k])
+            return 1;
+    return 0;
+}
+
+static int any_fits(Drawing *drawing)
+{
+    if (!devices_left(drawing))
+        return 0;
+    for (Py_ssize_t k = 0; k < drawing->width; k++) {
+        const int64_t *smallest = drawing->smallest + k * drawing->rows;
+        int64_t place = drawing->first[k];
+        while (place < drawing->rows && smallest[place] >= 0 && !drawing->waits[smallest[place]])
+            place++;
+        drawing->first[k] = place;
+        if (place < drawing->rows && smallest[place] >= 0 &&
+            drawing->gang[smallest[place] * drawing->width + k] <= drawing->free[k])
+            return 1;
+    }
+    return 0;
+}
+
+static void open_quantum(Drawing *drawing, const int64_t *capacity)
+{
+    memcpy(drawing->free, capacity, drawing->width * sizeof *capacity);
+    memset(drawing->waits, 1, drawing->rows);
+    for (Py_ssize_t row = 0; row < drawing->rows; row++)
+        drawing->wanted[row] = NONE;
+}
+
+/* The row whose ticket is drawn. */
+static int64_t drawn(Drawing *drawing)
+{
+    Py_ssize_t low = 0, high = drawing->rows;
+    double ticket = uniform(drawing) * drawing->odds[drawing->rows - 1];
+    while (low < high) {
+        Py_ssize_t middle = (low + high) / 2;
+        if (ticket < drawing->odds[middle])
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < drawing->rows ? low : drawing->rows - 1;
+}
+
+/* The same among the rows that fit, of which there is one. */
+static int64_t drawn_among_fitting(Drawing *drawing)
+{
+    double total = 0.0, so_far = 0.0;
+    int first = 1;
+    for (Py_ssize_t row = 0; row < drawing->rows; row++)
+        if (drawing->waits[row] && place_of(drawing, row) != NONE) {
+            total = first ? drawing->time[row] : total + drawing->time[row];
+            first = 0;
+        }
+    double ticket = uniform(drawing) * total;
+    int64_t last = NONE;
+    first = 1;
+    for (Py_ssize_t row = 0; row < drawing->rows; row++)
+        if (drawing->waits[row] && place_of(drawing, row) != NONE) {
+            so_far = first ? drawing->time[row] : so_far + drawing->time[row];
+            first = 0;
+            last = row;
+            if (ticket < so_far)
+                break;
+        }
+    return last;
+}
+
+/* Honour the wins in the queue, then draw; return the number of wins that wait. */
+static Py_ssize_t draw_quantum(Drawing *drawing, const int64_t *capacity, const Array *always,
+                               const Array *queue, int64_t *wins)
+{
+    const int64_t *each = always->view.buf, *queued = queue->view.buf;
+    open_quantum(drawing, capacity);
+    for (Py_ssize_t i = 0; i < items(always); i++)
+        if (!run_row(drawing, each[i])) {
+            open_quantum(drawing, capacity);
+            break;
+        }
+    Py_ssize_t count = 0, place = 0, n_queue = items(queue);
+    for (; place < n_queue; place++)
+        if (drawing->waits[queued[place]])
+            wins[count++] = queued[place];
+    n_queue = count;
+    int open = 1;
+    for (place = count = 0; place < n_queue; place++) {
+        if (open && run_row(drawing, wins[place]))
+            open = devices_left(drawing);
+        else
+            wins[count++] = wins[place];
+    }
+    for (place = 0; place < count; place++)
+        drawing->room[drawing->usable[wins[place]]]--;
+    int blanks = 0, fits = any_fits(drawing);
+    while (fits) {
+        int64_t row = blanks < MAX_VOID_DRAWS ? drawn(drawing) : drawn_among_fitting(drawing);
+        if (row == NONE)
+            break;
+        int64_t *room = &drawing->room[drawing->usable[row]];
+        if (run_row(drawing, row)) {
+            blanks = 0;
+            fits = any_fits(drawing);
+        } else if (*room > 0) {
+            --*room;
+            wins[count++] = row;
+        } else {
+            blanks++;
+        }
+    }
+    return count;
+}
+
+static int all_below(const Array *array, int64_t least, int64_t limit)
+{
+    const int64_t *numbers = array->view.buf;
+    for (Py_ssize_t i = 0; i < items(array); i++)
+        if (numbers[i] < least || numbers[i] >= limit)
+            return 0;
+    return 1;
+}
+
+/* draw_lottery(gang, preferred, smallest, usable, room, time, odds, always, capacity, queue, state,
+   wanted, wins): the last three are filled */
+static PyObject *draw_lottery(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    char *waits = NULL;
+    int64_t *numbers = NULL;
+    if (!take_all(&arguments, args, n_args, "iiiiiddiiijjj"))
+        goto end;
+    Py_ssize_t rows = items(&arrays[3]), width = items(&arrays[8]), sets = items(&arrays[4]);
+    int64_t *state = arrays[10].view.buf, wins = items(&arrays[9]);
+    int fits = items(&arrays[0]) == rows * width && items(&arrays[1]) == rows * width &&
+               items(&arrays[2]) == rows * width && items(&arrays[5]) == rows &&
+               items(&arrays[6]) == rows && items(&arrays[10]) == 3 && items(&arrays[11]) == rows &&
+               all_below(&arrays[1], NONE, width) && all_below(&arrays[2], NONE, rows) &&
+               all_below(&arrays[3], 0, sets) && all_below(&arrays[7], 0, rows) &&
+               all_below(&arrays[9], 0, rows);
+    const int64_t *room = arrays[4].view.buf;
+    for (Py_ssize_t set = 0; fits && set < sets; set++) {
+        fits = room[set] >= 0 && room[set] < MAX_WAYS;
+        wins += room[set];
+    }
+    if (!fits || items(&arrays[12]) < wins) {
+        wrong_sizes();
+        goto end;
+    }
+    waits = malloc(rows + 1);
+    numbers = calloc(sets + 2 * width + 1, sizeof *numbers);
+    if (!waits || !numbers) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    memcpy(numbers, room, sets * sizeof *numbers);
+    Drawing drawing = {
+        rows, width, arrays[0].view.buf, arrays[1].view.buf, arrays[2].view.buf,
+        arrays[3].view.buf, arrays[5].view.buf, arrays[6].view.buf, numbers, numbers + sets,
+        numbers + sets + width, arrays[11].view.buf, waits, (uint64_t)state[1], state[0],
+    };
+    state[2] = draw_quantum(&drawing, arrays[8].view.buf, &arrays[7], &arrays[9],
+                            arrays[12].view.buf);
+    state[0] = drawing.draws;
+    answer = Py_NewRef(Py_None);
+end:
+    free(waits);
+    free(numbers);
+    return give(answer, &arguments);
+}
+
+/* -- single devices of greatest value --------------------------------------------------------- */
+
+/* Rows in bins, one for each column; the last one holds the rows without a device. */
+typedef struct {
+    Py_ssize_t rows, width;
+    const double *value;
+    int64_t *bin;
+    double *gain;   /* bins × bins: the greatest by moving one row from the first to the second */
+    int64_t *mover; /* bins × bins: that row */
+} Matching;
+
+static double worth_in(const Matching *matching, Py_ssize_t row, Py_ssize_t bin)
+{
+    return bin == matching->width ? 0.0 : matching->value[row * matching->width + bin];
+}
+
+static void list_moves(Matching *matching, Py_ssize_t from)
+{
+    Py_ssize_t bins = matching->width + 1;
+    double *gain = matching->gain + from * bins;
+    int64_t *mover = matching->mover + from * bins;
+    for (Py_ssize_t to = 0; to < bins; to++) {
+        gain[to] = -INFINITY;
+        mover[to] = NONE;
+    }
+    for (Py_ssize_t row = 0; row < matching->rows; row++) {
+        if (matching->bin[row] != from)
+            continue;
+        double now = worth_in(matching, row, from);
+        for (Py_ssize_t to = 0; to < bins; to++) {
+            double then = worth_in(matching, row, to);
+            if (to != from && (to == matching->width || then > 0.0) && then - now > gain[to]) {
+                gain[to] = then - now;
+                mover[to] = row;
+            }
+        }
+    }
+}
+
+/* Serve one more row where that gains most, others making room; 0: none gains, -1: no answer. */
+static int serve_one_more(Matching *matching, int64_t *left, double *reach, int64_t *via)
+{
+    Py_ssize_t width = matching->width, bins = width + 1;
+    for (Py_ssize_t to = 0; to < width; to++) {
+        reach[to] = matching->gain[width * bins + to];
+        via[to] = width;
+    }
+    for (Py_ssize_t length = 1; length < width; length++)
+        for (Py_ssize_t from = 0; from < width; from++)
+            for (Py_ssize_t to = 0; to < width; to++) {
+                double gain = reach[from] + matching->gain[from * bins + to];
+                if (gain > reach[to]) {
+                    reach[to] = gain;
+                    via[to] = from;
+                }
+            }
+    Py_ssize_t end = NONE, steps = 0;
+    for (Py_ssize_t to = 0; to < width; to++)
+        if (left[to] > 0 && reach[to] > 0.0 && (end == NONE || reach[to] > reach[end]))
+            end = to;
+    if (end == NONE)
+        return 0;
+    for (Py_ssize_t to = end; to != width; to = via[to])
+        if (++steps > width)
+            return -1;
+    left[end]--;
+    for (Py_ssize_t to = end; to != width; to = via[to])
+        matching->bin[matching->mover[via[to] * bins + to]] = to;
+    for (Py_ssize_t to = end; to != width; to = via[to])
+        list_moves(matching, to);
+    list_moves(matching, width);
+    return 1;
+}
+
+/* Whether every other choice is worth less by the margin: each is a cycle of moves, or a chain of
+   moves that ends where a device is left. */
+static int is_only_optimum(Matching *matching, const int64_t *left, double margin)
+{
+    Py_ssize_t bins = matching->width + 1;
+    double *gain = matching->gain;
+    for (Py_ssize_t over = 0; over < bins; over++)
+        for (Py_ssize_t from = 0; from < bins; from++)
+            for (Py_ssize_t to = 0; to < bins; to++) {
+                double both = gain[from * bins + over] + gain[over * bins + to];
+                if (both > gain[from * bins + to])
+                    gain[from * bins + to] = both;
+            }
+    for (Py_ssize_t from = 0; from < bins; from++)
+        for (Py_ssize_t to = 0; to < bins; to++)
+            if ((to == from || to == matching->width || left[to] > 0) &&
+                !(gain[from * bins + to] < -margin))
+                return 0;
+    return 1;
+}
+
+/* match_singles(value, capacity, margin, chosen): the last is filled; whether it is the only one */
+static PyObject *match_singles(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    double *gains = NULL;
+    int64_t *numbers = NULL;
+    if (!take_all(&arguments, args, n_args, "dixj"))
+        goto end;
+    Py_ssize_t rows = items(&arrays[3]), width = items(&arrays[1]), bins = width + 1;
+    if (items(&arrays[0]) != rows * width) {
+        wrong_sizes();
+        goto end;
+    }
+    gains = malloc((bins * bins + bins) * sizeof *gains);
+    numbers = malloc((bins * bins + 2 * bins) * sizeof *numbers);
+    if (!gains || !numbers) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    Matching matching = {rows, width, arrays[0].view.buf, arrays[3].view.buf, gains, numbers};
+    int64_t *left = numbers + bins * bins;
+    memcpy(left, arrays[1].view.buf, width * sizeof *left);
+    for (Py_ssize_t row = 0; row < rows; row++)
+        matching.bin[row] = width;
+    for (Py_ssize_t from = 0; from < bins; from++)
+        list_moves(&matching, from);
+    int more = 1;
+    while (more > 0)
+        more = serve_one_more(&matching, left, gains + bins * bins, left + bins);
+    for (Py_ssize_t row = 0; row < rows; row++)
+        if (matching.bin[row] == width)
+            matching.bin[row] = NONE;
+    answer = PyBool_FromLong(!more && is_only_optimum(&matching, left, arguments.numbers[2]));
+end:
+    free(gains);
+    free(numbers);
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -1052,6 +1516,10 @@ static PyMethodDef methods[] = {
     {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, NULL},
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
     {"sell_singles", (PyCFunction)(void (*)(void))sell_singles, METH_FASTCALL, NULL},
+    {"price_options", (PyCFunction)(void (*)(void))price_options, METH_FASTCALL, NULL},
+    {"cheapest_gains", (PyCFunction)(void (*)(void))cheapest_gains, METH_FASTCALL, NULL},
+    {"draw_lottery", (PyCFunction)(void (*)(void))draw_lottery, METH_FASTCALL, NULL},
+    {"match_singles", (PyCFunction)(void (*)(void))match_singles, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -109,6 +109,50 @@ class CompiledKernels(Protocol):
     ) -> None:
         """Sell devices to jobs of one device each; note the cell, -1 for none, and its cost."""
 
+    def price_options(
+        self,
+        use: FloatArray,
+        place: IntArray,
+        price: FloatArray,
+        level: FloatArray,
+        time: FloatArray,
+        worth: FloatArray,
+        /,
+    ) -> None:
+        """Add up what the prices of devices, levels and time say that options are worth."""
+
+    def cheapest_gains(
+        self, use: FloatArray, place: IntArray, cost: FloatArray, least: FloatArray, /
+    ) -> None:
+        """Lower classes' least cost of a gain of 1 to that of their options."""
+
+    def draw_lottery(
+        self,
+        gang: IntArray,
+        preferred: IntArray,
+        smallest: IntArray,
+        usable: IntArray,
+        room: IntArray,
+        time: FloatArray,
+        odds: FloatArray,
+        always: IntArray,
+        capacity: IntArray,
+        queue: IntArray,
+        state: IntArray,
+        wanted: IntArray,
+        wins: IntArray,
+        /,
+    ) -> None:
+        """Draw the winners of a quantum and list the wins that wait.
+
+        ``state`` is the number of draws so far, the start of the generator and the number of wins.
+        """
+
+    def match_singles(
+        self, value: FloatArray, capacity: IntArray, margin: float, chosen: IntArray, /
+    ) -> bool:
+        """Choose a column for each row, -1 for none; return whether all else is worth less."""
+
 
 def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):

@@ -19,6 +19,7 @@ from tests.properties.sim.test_simulation import scenarios
 
 from fairlead.compiled import compiled
 from fairlead.core import leases
+from fairlead.mechanisms import lottery
 from fairlead.mechanisms._rounds import deficits, selection, urgency
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import Account
@@ -26,6 +27,7 @@ from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms.hadar import dp_allocation
 from fairlead.mechanisms.hadar.find_alloc import Bid, DeviceCells, DeviceMarket
 from fairlead.mechanisms.hadar.prices import Prices
+from fairlead.mechanisms.lottery import Lottery, LotteryMemory
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
@@ -33,7 +35,9 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import WarmStart, job_allocation
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
+from fairlead.solve import OptionProblem
 from fairlead.solve.max_min import small_system, warm_start
+from fairlead.solve.options import problem as options_problem
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])
@@ -147,6 +151,41 @@ def test_the_compiled_sale_to_jobs_of_one_device_is_the_same(
 
 
 @needs_compiled
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0.5, 1.0, 7.0])), max_size=9),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.lists(st.integers(0, 8), max_size=20),
+    st.integers(0, 9),
+)
+def test_the_compiled_lottery_is_the_same(
+    jobs: list[tuple[int, float]], devices: tuple[int, int], queue: list[int], draws: int
+) -> None:
+    accelerators = "v100", "k80"
+    instance = Instance(
+        cluster=Cluster.of(dict(zip(accelerators, devices, strict=True))),
+        jobs=tuple(
+            InstanceJob(
+                id=str(number),
+                gang=min(gang, devices[0]),
+                weight=weight,
+                speeds=dict.fromkeys(accelerators[: 1 + number % 3], 1.0),
+            )
+            for number, (gang, weight) in enumerate(jobs)
+        ),
+    )
+    snap = snapshot_of(instance)
+    memory = LotteryMemory(draws, np.array([n for n in queue if n < len(jobs)], dtype=np.int64))
+    plan, after = Lottery(seed=draws).plan(snap, memory)
+    with Pure(lottery):
+        expected, expected_after = Lottery(seed=draws).plan(snap, memory)
+    assert list(plan.start) == list(expected.start)
+    assert (after.draws, after.queue.tolist()) == (
+        expected_after.draws,
+        expected_after.queue.tolist(),
+    )
+
+
+@needs_compiled
 @given(st.integers(0, 5), st.data())
 def test_compiled_equations_have_the_same_solution(size: int, data: st.DataObject) -> None:
     numbers = st.sampled_from([0.0, 1.0, -1.0]) | st.floats(-9.0, 9.0)
@@ -231,6 +270,32 @@ def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> Non
 
 
 @needs_compiled
+@given(st.integers(1, 12), st.data())
+def test_compiled_prices_of_options_are_the_same(options: int, data: st.DataObject) -> None:
+    def draw(low: float, high: float, length: int = options) -> Any:
+        return data.draw(nst.arrays(np.float64, length, elements=st.floats(low, high)))
+
+    def choose(low: int, high: int) -> Any:
+        return data.draw(nst.arrays(np.int64, options, elements=st.integers(low, high)))
+
+    classes, width = 4, 2
+    second = choose(-1, classes - 1)
+    gain_second = np.where(second < 0, 0.0, draw(0.0, 3.0))
+    count, capacity = np.full(classes, 2.0), np.ones(width)
+    sizes, gains = draw(0.5, 4.0), draw(0.0, 3.0)
+    places = choose(0, width - 1), sizes, choose(0, classes - 1), second
+    dual, cost = draw(-3.0, 3.0, width + 2 * classes), draw(0.0, 9.0)
+
+    def answers() -> tuple[bytes, bytes]:
+        problem = OptionProblem(count, capacity, *places, gains, gain_second, np.zeros(options))
+        return problem.priced(dual).tobytes(), problem.least_per_gain(cost).tobytes()
+
+    with Pure(options_problem):
+        expected = answers()
+    assert answers() == expected
+
+
+@needs_compiled
 @settings(max_examples=40)
 @given(scenarios())
 def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
@@ -293,6 +358,14 @@ RANGES, UNSOLD = np.array([0, 1]), np.array([np.inf, 2.0, 1.0])
         ("sell_singles", (FLOATS, RANGES, UNSOLD, WAITS[:1], 2, INTS.copy(), FLOATS.copy())),
         ("sell_singles", (FLOATS, RANGES, FLOATS, WAITS[:1] + 1, 2, INTS.copy(), FLOATS.copy())),
         ("sell_singles", (FLOATS, 2 * RANGES, UNSOLD, INTS[:1], 2, INTS.copy(), FLOATS.copy())),
+        ("draw_lottery", (INTS,) * 13),
+        ("match_singles", (FLOATS[:3], INTS[:1], 0.0, INTS.copy())),
+        ("match_singles", (FLOATS, FLOATS[:1], 0.0, INTS.copy())),
+        ("price_options", (np.ones(4), INTS[:3], FLOATS, FLOATS, FLOATS, FLOATS.copy())),
+        ("price_options", (np.ones(4), INTS[1:], FLOATS[:1], FLOATS, FLOATS, FLOATS[:1].copy())),
+        ("price_options", (np.ones(4), INTS[1:], FLOATS, FLOATS[:2], FLOATS[:2], np.ones(1))),
+        ("cheapest_gains", (np.ones(4), INTS[:3], FLOATS, FLOATS.copy())),
+        ("cheapest_gains", (np.ones(4), -INTS[:3], FLOATS[:1], FLOATS.copy())),
         ("sell_singles", (FLOATS[:3], RANGES, UNSOLD, INTS[:1], 2, INTS.copy(), FLOATS.copy())),
         ("sell_singles", (FLOATS, RANGES, UNSOLD, INTS[:1], 1e300, INTS.copy(), FLOATS.copy())),
     ],

@@ -2,11 +2,13 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
@@ -78,19 +80,29 @@ class Lottery:
         wanted = last.repeated(snap) if may_repeat else None
         if wanted is not None:
             return Plan(*plan_moves(snap, wanted), until, until), memory
-        draws = _Draws(snap, jobs, self.seed, memory.draws)
-        queue = NO_INTS
         if self.backfill:
+            draws = _Draws(snap, jobs, self.seed, memory.draws)
             draws.draw_without_queue()
+            quantum = _Quantum(draws.wanted_rows(), NO_INTS, draws.draws)
         else:
             at = np.searchsorted(snap.job, memory.queue)
             alive = np.append(snap.job, -1)[at] == memory.queue
-            queue = draws.draw_with_queue(at[alive])
-        wanted = np.array(draws.wanted, dtype=np.int64)
-        if may_repeat and draws.draws == memory.draws:
-            last.note(snap, wanted)
-        plan = Plan(*plan_moves(snap, wanted), until, until)
-        return plan, LotteryMemory(draws.draws, snap.job[queue])
+            quantum = _drawn_quantum(snap, jobs, at[alive], self.seed, memory.draws)
+        if may_repeat and quantum.draws == memory.draws:
+            last.note(snap, quantum.wanted)
+        plan = Plan(*plan_moves(snap, quantum.wanted), until, until)
+        return plan, LotteryMemory(quantum.draws, snap.job[quantum.queue])
+
+
+class _Quantum(NamedTuple):
+    """The winners of a quantum."""
+
+    wanted: IntArray
+    """jobs → accelerator, -1 for none"""
+    queue: IntArray
+    """rows of the wins that still wait"""
+    draws: int
+    """tickets drawn so far"""
 
 
 class _Jobs:
@@ -98,49 +110,61 @@ class _Jobs:
 
     def __init__(self, snap: Snapshot) -> None:
         profiles, width = snap.profiles, len(snap.capacity)
-        used, profile = np.unique(snap.profile, return_inverse=True)
-        gang_on = profiles.gang_on[used]
-        gangs: list[list[int]] = np.broadcast_to(gang_on, (len(used), width)).tolist()
-        fits: BoolArray = (profiles.speed[used] > 0) & (gang_on <= snap.capacity)
-        rows = profile.tolist()
-        self.gang = [gangs[p] for p in rows]
-        """jobs → accelerators → devices needed at once"""
+        used, self._profile = np.unique(snap.profile, return_inverse=True)
+        speed = profiles.speed[used]
+        gang_on = np.broadcast_to(profiles.gang_on[used], (len(used), width))
+        runs, fits = speed > 0, (speed > 0) & (gang_on <= snap.capacity)
+        self.gang: IntArray = gang_on.take(self._profile, axis=0)
+        """jobs × accelerators → devices needed at once"""
         code: dict[bytes, int] = {}
         codes = [code.setdefault(row.tobytes(), len(code)) for row in fits]
-        self.usable: IntArray = np.array(codes, dtype=np.int64)[profile]
+        self.usable: IntArray = np.array(codes, dtype=np.int64)[self._profile]
         """jobs → number of the set of accelerators that it can use now"""
         self.room: IntArray = _MAX_QUEUED_WINS * np.bincount(self.usable, minlength=len(code))
         """sets of accelerators → wins that may queue"""
-        self.time = entitled_time(snap, np.logical_or.reduce(fits, axis=1)[profile])
-        self.odds = list(accumulate(self.time.tolist()))
+        self.time = entitled_time(snap, np.logical_or.reduce(fits, axis=1)[self._profile])
+        self.odds: FloatArray = self.time.cumsum()
         always: list[int] = (self.time >= 1.0).nonzero()[0].tolist()
-        self.always = sorted(always, key=lambda row: -min(self.gang[row]))
+        least: list[int] = self.gang.min(axis=1, initial=_64_BITS >> 1).tolist()
+        self.always = sorted(always, key=lambda row: -least[row])
         """jobs that are due all of the time, larger gangs first"""
-        runs: list[list[bool]] = (profiles.speed[used] > 0).tolist()
-        self.smallest = [
-            sorted((self.gang[row][k], row) for row, p in enumerate(rows) if runs[p][k])
-            for k in range(width)
-        ]
-        """accelerators → (gang, row) of those that can use it, ascending"""
-        self._preferred: dict[int, list[int]] = {}
+        # Of those that cannot use an accelerator none is listed.
+        size = np.where(runs, gang_on, _64_BITS >> 1).take(self._profile, axis=0).T
+        order: IntArray = size.argsort(axis=1, kind="stable")
+        listed = np.take_along_axis(size, order, axis=1) < _64_BITS >> 1
+        self.smallest: IntArray = np.where(listed, order, ABSENT)
+        """accelerators × places → row of a job that can use it, ascending by gang; then -1"""
+        # Where a job runs already it stays, if there is room.
+        stays = 1.0 + np.eye(width + 1, width)
+        preferred: IntArray = (-(speed[:, None] * stays)).argsort(axis=2)
+        can = np.take_along_axis(np.broadcast_to(runs[:, None], preferred.shape), preferred, 2)
+        self._preferred: IntArray = np.where(can, preferred, ABSENT).reshape(-1, width)
 
-    def preferred_accelerators(self, snap: Snapshot) -> list[list[int]]:
-        """Return jobs → accelerators that it can use: where it runs already, then the fastest."""
+    def preferred_accelerators(self, snap: Snapshot) -> IntArray:
+        """Return jobs × places → accelerators that it can use, then -1.
+
+        Where it runs already comes first, then the fastest.
+        """
         width = len(snap.capacity)
-        place = snap.profile * (width + 1) + np.where(snap.on >= 0, snap.on, width)
-        codes: list[int] = place.tolist()
-        new = sorted(set(codes).difference(self._preferred))
-        if new:
-            used = np.array(new)
-            speed = snap.profiles.speed[used // (width + 1)]
-            # Where a job runs already it stays, if there is room.
-            stays = (used % (width + 1))[:, None] == np.arange(width)
-            order = (-(speed + speed * stays)).argsort(1)
-            for code, accelerators, runs in zip(
-                new, order.tolist(), (speed > 0).tolist(), strict=True
-            ):
-                self._preferred[code] = [k for k in accelerators if runs[k]]
-        return [self._preferred[code] for code in codes]
+        place = self._profile * (width + 1) + np.where(snap.on >= 0, snap.on, width)
+        return self._preferred.take(place, axis=0)
+
+    @cached_property
+    def lists(self) -> "_Lists":
+        """The same in lists."""
+        return _Lists(
+            *(self.gang.tolist(), self.usable.tolist(), self.odds.tolist()),
+            [[row for row in rows if row >= 0] for rows in self.smallest.tolist()],
+        )
+
+
+class _Lists(NamedTuple):
+    """Properties of jobs that draws look up one by one, as ``_Jobs`` explains."""
+
+    gang: list[list[int]]
+    usable: list[int]
+    odds: list[float]
+    smallest: list[list[int]]
 
 
 class _LastQuantum:
@@ -171,17 +195,53 @@ class _LastQuantum:
         self._on, self._wanted = snap.on.tobytes(), wanted
 
 
+def _drawn_quantum(
+    snap: Snapshot, jobs: _Jobs, queue: IntArray, seed: int, draws: int
+) -> _Quantum:
+    """Return the winners after the wins in ``queue`` and new draws from all tickets."""
+    if compiled is None:
+        drawing = _Draws(snap, jobs, seed, draws)
+        queue = drawing.draw_with_queue(queue)
+        return _Quantum(drawing.wanted_rows(), queue, drawing.draws)
+    count = len(snap.job)
+    wanted = np.empty(count, dtype=np.int64)
+    wins = np.empty(len(queue) + _MAX_QUEUED_WINS * count, dtype=np.int64)
+    start = np.array([_mixed(seed)], dtype=np.uint64).view(np.int64)
+    state = np.array([draws, start[0], 0], dtype=np.int64)
+    compiled.draw_lottery(
+        jobs.gang,
+        jobs.preferred_accelerators(snap),
+        jobs.smallest,
+        jobs.usable,
+        jobs.room,
+        jobs.time,
+        jobs.odds,
+        np.array(jobs.always, dtype=np.int64),
+        np.ascontiguousarray(snap.capacity),
+        queue,
+        state,
+        wanted,
+        wins,
+    )
+    return _Quantum(wanted, wins[: state[2]].copy(), int(state[0]))
+
+
 class _Draws:
     """One quantum's draws under way."""
 
     def __init__(self, snap: Snapshot, jobs: _Jobs, seed: int, draws: int) -> None:
         self._snap, self._jobs, self._start, self.draws = snap, jobs, _mixed(seed), draws
+        self._lists = jobs.lists
         self._free: list[int] = snap.capacity.tolist()
-        self._accelerators = jobs.preferred_accelerators(snap)
+        self._accelerators: list[list[int]] = jobs.preferred_accelerators(snap).tolist()
         self._waits = [True] * len(snap.job)
         self._first = [0] * len(self._free)
         """accelerators → place in ``smallest`` before which no job waits"""
-        self.wanted = [ABSENT] * len(snap.job)
+        self._wanted = [ABSENT] * len(snap.job)
+
+    def wanted_rows(self) -> IntArray:
+        """Return jobs → accelerator that it has won, -1 for none."""
+        return np.array(self._wanted, dtype=np.int64)
 
     def draw_with_queue(self, queue: IntArray) -> IntArray:
         """Honour wins and draw from all tickets each time; return the wins that still wait."""
@@ -192,12 +252,10 @@ class _Draws:
         room = (jobs.room - np.bincount(jobs.usable[queue], minlength=len(jobs.room))).tolist()
         wins: list[int] = []
         blanks = 0
-        usable_by: list[int] = jobs.usable.tolist()
+        usable_by, odds = self._lists.usable, self._lists.odds
         any_fits = self._any_fits()
         while any_fits:
-            row = (
-                self._drawn(jobs.odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
-            )
+            row = self._drawn(odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
             usable = usable_by[row]
             if self._run(row):
                 blanks = 0
@@ -232,20 +290,20 @@ class _Draws:
     def _any_fits(self) -> bool:
         if not any(self._free):
             return False
-        waits, first = self._waits, self._first
-        for k, (free, smallest) in enumerate(zip(self._free, self._jobs.smallest, strict=True)):
+        waits, first, gang = self._waits, self._first, self._lists.gang
+        for k, (free, smallest) in enumerate(zip(self._free, self._lists.smallest, strict=True)):
             place = first[k]
-            while place < len(smallest) and not waits[smallest[place][1]]:
+            while place < len(smallest) and not waits[smallest[place]]:
                 place += 1
             first[k] = place
-            if place < len(smallest) and smallest[place][0] <= free:
+            if place < len(smallest) and gang[smallest[place]][k] <= free:
                 return True
         return False
 
     def _place(self, row: int) -> int:
-        gang, free = self._jobs.gang[row], self._free
+        gang, free = self._lists.gang[row], self._free
         for accelerator in self._accelerators[row]:
-            if free[accelerator] >= gang[accelerator]:
+            if accelerator >= 0 and free[accelerator] >= gang[accelerator]:
                 return accelerator
         return ABSENT
 
@@ -256,7 +314,7 @@ class _Draws:
             if not self._run(row):
                 self._free = free
                 self._waits = [True] * len(self._waits)
-                self.wanted = [ABSENT] * len(self.wanted)
+                self._wanted = [ABSENT] * len(self._wanted)
                 return False
         return True
 
@@ -267,8 +325,8 @@ class _Draws:
         if accelerator == ABSENT:
             return False
         self._waits[row] = False
-        self._free[accelerator] -= self._jobs.gang[row][accelerator]
-        self.wanted[row] = accelerator
+        self._free[accelerator] -= self._lists.gang[row][accelerator]
+        self._wanted[row] = accelerator
         return True
 
     def _drawn(self, odds: list[float]) -> int:

@@ -104,6 +104,13 @@ class Cluster:
         return np.repeat(np.arange(len(self.nodes)), [len(node.devices) for node in self.nodes])
 
     @cached_property
+    def servers(self) -> tuple[IntArray, IntArray]:
+        """devices → server, and servers → accelerator; its devices on one node are a server."""
+        n = len(self.accelerators)
+        code, server = np.unique(self.node_of * n + self.accelerator_of, return_inverse=True)
+        return server, code % n
+
+    @cached_property
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """devices → its node's id, and its number on the node."""
         return tuple((node.id, i) for node in self.nodes for i in range(len(node.devices)))

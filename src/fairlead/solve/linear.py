@@ -37,6 +37,19 @@ class Columns:
         start = np.searchsorted(column, np.arange(matrix.shape[1] + 1))
         return cls(start, row, matrix[row, column])
 
+    def columns(self, chosen: IntArray) -> "Columns":
+        """Return some of the columns, in this order."""
+        length = np.diff(self.start)[chosen]
+        start = np.append(0, np.cumsum(length))
+        entry = np.arange(start[-1]) + np.repeat(self.start[chosen] - start[:-1], length)
+        return Columns(start, self.row[entry], self.value[entry])
+
+    def priced(self, dual: FloatArray) -> FloatArray:
+        """Return columns → what the rows' duals say it is worth: Aᵀ dual."""
+        column = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        worth = np.bincount(column, self.value * dual[self.row], len(self.start) - 1)
+        return worth.astype(np.float64)
+
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:

@@ -69,15 +69,19 @@ class Compared(Gandiva):
         return answer
 
 
-@pytest.mark.parametrize("utilization", [0.3, None])
-def test_slices_decided_at_once_equal_full_decisions(utilization: float | None) -> None:
+@pytest.mark.parametrize(
+    ("utilization", "gangs"), [(0.3, (1, 2, 1, 1)), (None, (1, 2, 1, 1)), (None, (1,))]
+)
+def test_slices_decided_at_once_equal_full_decisions(
+    utilization: float | None, gangs: tuple[int, ...]
+) -> None:
     """Jobs come, are packed or take turns, leave and spread over servers."""
     Compared.quiet = Compared.quiet_while_packed = Compared.turns = 0
     jobs = [
         Job(
             id=f"j{i}",
             workload=("big", "small", "cnn")[i % 3],
-            gang=(1, 2, 1, 1)[i % 4],
+            gang=gangs[i % len(gangs)],
             total_steps=2_000 + 700 * i,
             arrival_at=(150.0 if utilization else 40.0) * i,
             weight=1.0 + i % 2,

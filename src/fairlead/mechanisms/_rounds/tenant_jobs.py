@@ -1,6 +1,7 @@
 """Tenants' devices as time shares of their jobs."""
 
 from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class TenantJobShares:
 
     policy: SupportsDivision
 
-    @property
+    @cached_property
     def capabilities(self) -> Capabilities:
         """Those of the policy; a job's devices are counted by its gang alone."""
         return replace(capabilities_of(self.policy), per_accelerator_gangs=False)

@@ -209,7 +209,7 @@ class Gandiva:
         for jobs, home, (total, joined, bar) in zip(
             memory.units, memory.homes, memory.trials.tolist(), strict=True
         ):
-            mine = [tasks[job] for job in jobs if job in tasks]
+            mine = list(filter(None, map(tasks.get, jobs)))
             if not mine or not has_room(size, home):
                 continue
             # A job that has lost a partner is measured again, and its trial ends.

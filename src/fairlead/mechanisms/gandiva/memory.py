@@ -188,8 +188,8 @@ class GandivaMemory:
             snap.changes,
             np.array([task.job for task in tasks], dtype=np.int64),
             np.array(facts, dtype=np.float64).reshape(len(tasks), len(KEPT)),
-            tuple([tuple([task.job for task in unit.tasks]) for unit in homed]),
-            tuple([tuple(sorted(unit.home.items())) for unit in homed]),
+            tuple([tuple(map(_JOB, unit.tasks)) for unit in homed]),
+            tuple([_sorted_items(unit.home) for unit in homed]),
             np.array(trials, dtype=np.float64).reshape(len(homed), 3),
             tuple(sorted([pair for pair in failed if pair[0] in there and pair[1] in there])),
             load,
@@ -214,6 +214,12 @@ class GandivaMemory:
 
     def facts_of(self, jobs: IntArray, received_s: FloatArray) -> FloatArray:
         """Return jobs × kept fields, up to date with the time that each has received by now."""
+        if np.array_equal(jobs, self.job):
+            facts = self.facts.copy()
+            since = np.maximum(received_s - facts[:, _RECEIVED], 0.0)
+            facts[:, _PASS] += since / facts[:, _WEIGHT]
+            facts[:, _RECEIVED] = received_s
+            return facts
         facts = np.tile(_NEW, (len(jobs), 1))
         if len(self.job):
             place = np.minimum(self.job.searchsorted(jobs), len(self.job) - 1)
@@ -224,6 +230,10 @@ class GandivaMemory:
             facts[known, _PASS] += since / facts[known, _WEIGHT]
         facts[:, _RECEIVED] = received_s
         return facts
+
+
+def _sorted_items(home: Home) -> HomeItems:
+    return tuple(home.items()) if len(home) == 1 else tuple(sorted(home.items()))
 
 
 def tasks_of(

@@ -26,7 +26,12 @@ def conclude_trials(
     """
     undone: list[GandivaUnit] = []
     for unit in units:
-        if len(unit.tasks) > 1 and not unit.joined:
+        if len(unit.tasks) == 1:  # most units; none is on trial
+            task = unit.tasks[0]
+            if task.job in fresh and task.best_speed > 0:
+                unit.total = fresh[task.job][0] / task.best_speed
+            continue
+        if not unit.joined:
             stalled = [task for task in unit.tasks if _stalls(task, fresh)]
             if stalled:
                 undone += _dissolve(unit, stalled, failed)
@@ -128,7 +133,7 @@ def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tr
 
 def _ready(accelerators: Sequence[int], unit: GandivaUnit) -> bool:
     """Return whether all jobs of a unit have been profiled where it is, and none is on trial."""
-    if unit.joined or math.isnan(unit.total):
+    if unit.joined or math.isnan(unit.total) or math.isnan(unit.tasks[0].utilization):
         return False
     accelerator = accelerators[next(iter(unit.home))]
     return all(_profiled(task, accelerator) for task in unit.tasks)

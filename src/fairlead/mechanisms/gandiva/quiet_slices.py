@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory
+from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory, HomeItems
 from fairlead.mechanisms.gandiva.packing import unfit_pairs
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
@@ -102,6 +103,19 @@ def _record_measurements(
     return fresh
 
 
+@lru_cache(maxsize=2)
+def _unit_arrays(
+    units: tuple[tuple[int, ...], ...], homes: tuple[HomeItems, ...]
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return units → number of jobs, all their jobs, units → server and devices there.
+
+    Most slices leave both arguments as they are.
+    """
+    size = np.array(list(map(len, units)))
+    home, need = np.array(list(chain.from_iterable(homes))).T
+    return size, np.array(list(chain.from_iterable(units))), home, need
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitMembers:
     """The jobs of all units, with the one server on which each unit has its home."""
@@ -130,10 +144,9 @@ class UnitMembers:
     @classmethod
     def of(cls, snap: Snapshot, memory: GandivaMemory, servers: Servers) -> "UnitMembers":
         """Return the units of a memory whose jobs are exactly those of the snapshot."""
-        size = np.array(list(map(len, memory.units)))
-        row = snap.job.searchsorted(list(chain.from_iterable(memory.units)))
+        size, job, home, need = _unit_arrays(memory.units, memory.homes)
+        row = snap.job.searchsorted(job)
         unit = np.arange(len(size)).repeat(size)
-        home, need = np.array(list(chain.from_iterable(memory.homes))).T
         unit_of = np.full(len(snap.job), -1)
         unit_of[row] = unit
         accelerator = servers.accelerator[home[unit_of]]
@@ -150,11 +163,10 @@ class UnitMembers:
         unit = self.unit_of[snap.holds[lane, device]]
         if (self.servers.of_device[device] != self.home[unit]).any():
             return False
-        jobs_there = np.bincount(unit, minlength=len(self.size))
-        used = np.bincount(
-            np.unique(unit * len(self.servers.of_device) + device) // len(self.servers.of_device),
-            minlength=len(self.size),
-        )
+        jobs_there = used = np.bincount(unit, minlength=len(self.size))
+        if len(self.size) < len(snap.job):
+            devices = len(self.servers.of_device)
+            used = np.bincount(np.unique(unit * devices + device) // devices, minlength=len(used))
         if np.count_nonzero(np.bincount(device)) < used.sum():
             return False  # two units on one device
         return bool(((used == self.need) & (jobs_there == self.need * self.size)).all())
@@ -228,8 +240,9 @@ class UnitMembers:
         latest = np.full(len(self.servers.size), -np.inf)
         np.maximum.at(latest, self.home, self.passes(facts))
         there = self.home[self.unit_of]
-        shared = ~np.isin(there, list(waits))
-        facts[shared, PASS] = latest[there[shared]]
+        shares = np.ones(len(latest), dtype=bool)
+        shares[list(waits)] = False
+        facts[:, PASS] = np.where(shares[there], latest[there], facts[:, PASS])
 
     def note_weights(self, facts: FloatArray) -> None:
         """Note for every job the weight of the unit in which its next time counts."""

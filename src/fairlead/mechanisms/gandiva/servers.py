@@ -1,6 +1,7 @@
 """Gandiva's servers, their load, and Algorithm 1, which assigns homes to jobs."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
 
 import numpy as np
 
@@ -13,14 +14,9 @@ class Servers:
     """The devices of one accelerator on one node are a server; units have homes on them."""
 
     def __init__(self, snap: Snapshot) -> None:
-        cluster = snap.cluster
-        n_accelerators = len(cluster.accelerators)
-        key = cluster.node_of * n_accelerators + cluster.accelerator_of
-        code, self.of_device = np.unique(key, return_inverse=True)
-        self.server_of: list[int] = self.of_device.tolist()
-        """devices → server"""
-        self.accelerator: IntArray = code % n_accelerators
-        n = len(code)
+        self._snap = snap
+        self.of_device, self.accelerator = snap.cluster.servers
+        n = len(self.accelerator)
         self.size: IntArray = np.bincount(self.of_device[snap.usable], minlength=n)
         """servers → devices that are up"""
         self.usable = snap.usable
@@ -32,14 +28,24 @@ class Servers:
         self.units: list[dict[int, GandivaUnit]] = [{} for _ in range(n)]
         """servers → units with a home there, by their first job"""
         self._affinity: IntArray = np.zeros(n, dtype=np.int64)
-        runs = snap.profiles.speed > 0
-        self._runs = (runs @ (1 << np.arange(runs.shape[1])))[snap.profile].tolist()
-        """rows → accelerators that the job may use, as bits"""
         self._allowed: dict[int, BoolArray] = {}
         """accelerators as bits → servers of these"""
         self._by_rank: dict[Rank, IntArray] = {}
         """rank → servers → devices that its units need there"""
         self._rank_of: dict[int, Rank] = {}
+
+    @cached_property
+    def server_of(self) -> list[int]:
+        """devices → server."""
+        servers: list[int] = self.of_device.tolist()
+        return servers
+
+    @cached_property
+    def _runs(self) -> list[int]:
+        """rows → accelerators that the job may use, as bits."""
+        runs = self._snap.profiles.speed > 0
+        bits: list[int] = (runs @ (1 << np.arange(runs.shape[1])))[self._snap.profile].tolist()
+        return bits
 
     def accelerators(self, unit: GandivaUnit) -> int:
         """Return the accelerators that all jobs of the unit may use, as bits."""

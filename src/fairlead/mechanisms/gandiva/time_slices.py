@@ -40,8 +40,12 @@ def select_units(servers: Servers, units: Sequence[GandivaUnit]) -> list[Gandiva
 
 def _turn(unit: GandivaUnit) -> tuple[float, float, float, int]:
     """Return a key that sorts units by their turn on a server."""
+    task = unit.tasks[0]
+    if len(unit.tasks) == 1:
+        tenant, own = task.rank
+        return -tenant, -own, round(task.pass_s, 6), task.job
     tenant, own = unit.rank
-    return -tenant, -own, round(unit.pass_s, 6), unit.tasks[0].job
+    return -tenant, -own, round(unit.pass_s, 6), task.job
 
 
 def on_devices(
@@ -113,10 +117,12 @@ def _devices_kept(servers: Servers, unit: GandivaUnit, held: Held) -> tuple[int,
     """Return the devices on which a job of the unit runs already, where they are what it wants."""
     for task in unit.tasks:
         devices = held.get(task.job)
-        if devices is not None:
-            on = [servers.server_of[device] for device in devices]
-            if {server: on.count(server) for server in on} == devices_per_server(unit):
-                return devices
+        if devices is None:
+            continue
+        on = [servers.server_of[device] for device in devices]
+        held_there = {on[0]: 1} if len(on) == 1 else {server: on.count(server) for server in on}
+        if held_there == devices_per_server(unit):
+            return devices
     return None
 
 

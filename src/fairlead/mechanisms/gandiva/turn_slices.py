@@ -12,7 +12,7 @@ from fairlead.mechanisms.gandiva.quiet_slices import (
 )
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.mechanisms.gandiva.time_slices import devices_for
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -37,16 +37,21 @@ def turn_slice(
     packable = limits.slow is not None and not np.isnan(facts[:, UTILIZATION]).all()
     if packable or members.has_troubled_job(facts, fresh, limits):
         return None
-    chosen, waits = _select(members, facts)
-    held = _held_rows(snap)
-    if any(snap.lease[row] < 0 for row in held):
+    holders = snap.holds[snap.holds >= 0]
+    if (snap.lease[holders] < 0).any():
         return None
-    kept, start = _on_devices(members, servers, chosen, held)
-    stop = [int(snap.lease[row]) for row in held if row not in kept]
+    order = _order(members, facts)
+    if (members.need == 1).all() and len(snap.holds) == 1 and _are_distinct(holders):
+        stop, start, waits = _single_turns(members, order)
+    else:
+        chosen, waits = _select(members, order)
+        held = _held_rows(snap)
+        kept, placed = _on_devices(members, servers, chosen, held)
+        stop = snap.lease[[row for row in held if row not in kept]]
+        start = Placements.of(placed)
     members.share_passes(facts, waits)
     members.note_weights(facts)
-    plan = Plan(np.array(stop, dtype=np.int64), Placements.of(start), until, until)
-    return plan, members.memory_after(memory, facts, fresh)
+    return Plan(stop, start, until, until), members.memory_after(memory, facts, fresh)
 
 
 def _have_one_rank(snap: Snapshot) -> bool:
@@ -55,15 +60,64 @@ def _have_one_rank(snap: Snapshot) -> bool:
     return same and bool((snap.precedence == snap.precedence[0]).all())
 
 
-def _select(members: UnitMembers, facts: FloatArray) -> tuple[list[int], set[int]]:
+def _order(members: UnitMembers, facts: FloatArray) -> IntArray:
+    """Return the units in their turn."""
+    turn = [round(passed, 6) for passed in facts[members.row, PASS].tolist()]
+    order: IntArray = np.lexsort((members.snap.job[members.row], turn))
+    return order
+
+
+def _single_turns(members: UnitMembers, order: IntArray) -> tuple[IntArray, Placements, set[int]]:
+    """Return the leases that end, the jobs that start, and the servers on which others wait.
+
+    Every unit needs one device, none holds more, and no two hold the same one.
+    """
+    snap, servers = members.snap, members.servers
+    home, size = members.home[order], servers.size
+    chosen = order[_place_within(home, len(size)) < size[home]]
+    device = np.full(len(snap.job), -1)
+    busy = (snap.holds[0] >= 0).nonzero()[0]
+    holder = snap.holds[0][busy]
+    device[holder] = busy
+    row = members.row[chosen]
+    stays = (device[row] >= 0) & (servers.of_device[device[row]] == members.home[chosen])
+    idle = np.zeros(len(servers.of_device), dtype=bool)
+    idle[servers.usable] = True
+    idle[device[row[stays]]] = False
+    kept = np.zeros(len(snap.job), dtype=bool)
+    kept[row[stays]] = True
+    coming = chosen[~stays]
+    free = idle.nonzero()[0]
+    free = free[np.argsort(servers.of_device[free], kind="stable")]
+    first = np.searchsorted(servers.of_device[free], members.home[coming])
+    placed = free[first + _place_within(members.home[coming], len(size))]
+    job = snap.job[members.row[coming]]
+    start = Placements(job, np.zeros_like(job), np.arange(len(job) + 1), placed)
+    waits = set((np.bincount(home, minlength=len(size)) > size).nonzero()[0].tolist())
+    return snap.lease[holder[~kept[holder]]], start, waits
+
+
+def _are_distinct(rows: IntArray) -> bool:
+    return int(np.bincount(rows).max(initial=0)) <= 1
+
+
+def _place_within(group: IntArray, groups: int) -> IntArray:
+    """Return the number of earlier entries of the same group."""
+    count = np.bincount(group, minlength=groups)
+    place = np.empty(len(group), dtype=np.int64)
+    place[np.argsort(group, kind="stable")] = np.arange(len(group)) - (
+        (count.cumsum() - count).repeat(count)
+    )
+    return place
+
+
+def _select(members: UnitMembers, order: IntArray) -> tuple[list[int], set[int]]:
     """Return the units that run, in their turn, and the servers on which others wait."""
     free = members.servers.size.tolist()
     home, need = members.home.tolist(), members.need.tolist()
-    turn = [round(passed, 6) for passed in facts[members.row, PASS].tolist()]
-    job = members.snap.job[members.row].tolist()
     chosen: list[int] = []
     waits: set[int] = set()
-    for _, _, unit in sorted(zip(turn, job, range(len(turn)), strict=True)):
+    for unit in order.tolist():
         server = home[unit]
         if free[server] >= need[unit]:
             free[server] -= need[unit]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Rounding:
             raise UsageError(f"spans={self.spans!r} is not one of {', '.join(_SPANS)}")
         object.__setattr__(self, "_shares", job_rows(self.policy))
 
-    @property
+    @cached_property
     def capabilities(self) -> Capabilities:
         """Those of the policy; and no job starves."""
         return replace(capabilities_of(self._shares), starvation_free=True)

@@ -41,12 +41,12 @@ def unit_allocation(
     share = time / classes.count[table.first]
     np.add.at(by_class, (table.first[alone], table.column[alone]), share[alone])
     packed = (used & ~alone).nonzero()[0]
-    members, shares = _pairs(table, packed, time)
     solo = by_class[classes.index_of_member]
-    never_packed = np.ones(len(solo), bool)
-    never_packed[members.ravel()] = False
-    kept = (never_packed | solo.any(axis=1)).nonzero()[0]
     if len(packed):
+        members, shares = _pairs(table, packed, time)
+        never_packed = np.ones(len(solo), bool)
+        never_packed[members.ravel()] = False
+        kept = (never_packed | solo.any(axis=1)).nonzero()[0]
         single = np.column_stack([snap.job[kept], np.full(len(kept), -1)])
         rows, share = np.vstack([single, snap.job[members]]), np.vstack([solo[kept], shares])
     else:

@@ -142,30 +142,36 @@ class _Builder:
             of_profile[:] = [code[name] for name in by_profile]
         workload = of_profile[snap.profile]
         mark, names = self._explicit_pair_marks()
-        properties = np.column_stack(
-            [snap.speed if speed is None else speed, snap.gang, distinct.reshape(len(mark), -1)]
-        )
+        by_row = distinct.reshape(len(mark), -1)
+        # Without other differences, one job of each profile stands for all of them.
+        by_profile_only = speed is None and not rules.packed and not by_row.shape[1]
+        rows = _first_of_profiles(snap) if by_profile_only else slice(None)
+        profile = snap.profile[rows]
+        alone = snap.profiles.speed[profile] if speed is None else speed
+        properties = np.column_stack([alone, snap.profiles.gang[profile], by_row[rows]])
         if snap.profiles.gangs is not None:
-            properties = np.column_stack([properties, snap.gang_on])
+            properties = np.column_stack([properties, snap.profiles.gang_on[profile]])
         self._spread = spread_speeds(snap)[snap.profile] if self._knows_spread() else None
         if self._spread is not None and snap.speeds is not None and snap.speeds.placements.apart:
-            properties = np.column_stack([properties, self._spread])
+            properties = np.column_stack([properties, self._spread[rows]])
         memory_gib = memory_of_jobs(snap) if rules.packed else None
         if memory_gib is not None:
             properties = np.column_stack([properties, memory_gib])
-        self._classes = merge(properties, workload.astype(float), mark)
+        merged = merge(properties, workload[rows].astype(float), mark[rows])
+        properties = properties[merged.representative]
+        self._classes = merged if isinstance(rows, slice) else _classes_of_all(snap, rows, merged)
         first = self._classes.representative
         width = len(snap.capacity)
         self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), width))
         """classes × accelerators → devices needed at once"""
-        self._speed = properties[first, :width] * (self._gang <= snap.capacity)
+        self._speed = properties[:, :width] * (self._gang <= snap.capacity)
         self._workload_of = workload[first]
         self._memory_gib = None if memory_gib is None else memory_gib[first]
         # Ties must not depend on the order of jobs or workloads, so names are hashed, nor on the
         # last bits of a speed.
         texts = np.array([crc32(name.encode()) for name in self._workload], dtype=float)
         self._code = row_hash(
-            _shortened(np.column_stack([properties, texts[workload], names])[first])
+            _shortened(np.column_stack([properties, texts[self._workload_of], names[first]]))
         )
         self._options: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = []
 
@@ -312,6 +318,23 @@ class _Builder:
                 if snap.ids[number] in paired:
                     mark[i], names[i] = i + 1, crc32(snap.ids[number].encode())
         return mark, names
+
+
+def _first_of_profiles(snap: Snapshot) -> IntArray:
+    """Return the first job's row of each profile that has jobs, ascending."""
+    count = len(snap.job)
+    first = np.full(len(snap.profiles.gang), count)
+    np.minimum.at(first, snap.profile, np.arange(count))
+    return np.sort(first[first < count])
+
+
+def _classes_of_all(snap: Snapshot, rows: IntArray, merged: Classes) -> Classes:
+    """Return the classes of all jobs, given those of the first job of each profile."""
+    of_profile = np.zeros(len(snap.profiles.gang), dtype=np.int64)
+    of_profile[snap.profile[rows]] = merged.index_of_member
+    index = of_profile[snap.profile]
+    count = np.bincount(index, minlength=len(merged.count))
+    return Classes(index, rows[merged.representative], count)
 
 
 def _shortened(values: FloatArray) -> FloatArray:

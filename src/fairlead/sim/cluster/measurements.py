@@ -17,18 +17,20 @@ class SelfMeasurement:
         self._physics = true_speeds.physics_model
         self._progress = progress
         self._record = record
+        declared = [(job.utilization, job.memory_gib) for job in record.jobs]
+        self._declared = np.array(declared, dtype=np.float64).reshape(-1, 2)
+        """jobs → utilization and memory that the trace says; NaN where it does not"""
 
     def measured(self, at: float) -> JobsMeasured:
         """Return the measurements of all running jobs."""
         job = self._progress.running()
         job = job[self._progress.progress_from[job] < at]
-        if self._physics is None:
-            own = [self._record.jobs[number] for number in job.tolist()]
-            known = [(each.utilization, each.memory_gib) for each in own]
-        else:
+        known = self._declared[job]
+        if self._physics is not None:
             memory_gib = self._physics.memory_gib
-            known = [(self._busy(number), memory_gib(number)) for number in job.tolist()]
-        utilization, memory = np.array(known, dtype=np.float64).reshape(-1, 2).T
+            own = [(self._busy(number), memory_gib(number)) for number in job.tolist()]
+            known = np.array(own, dtype=np.float64).reshape(-1, 2)
+        utilization, memory = known.T
         lease, rate = self._progress.lease[job], self._progress.rate[job]
         return JobsMeasured(at, lease, rate, utilization, memory)
 

@@ -153,12 +153,6 @@ def _marginal_cost(problem: OptionProblem, vertex: OptionVertex) -> FloatArray:
     That is its level's price, and what its cheapest option still costs too much: also a class
     that does not rise now may be unable to.
     """
-    surplus = np.maximum(vertex.surplus, 0.0)
-    more = np.full(problem.classes, np.inf)
-    both = problem.gain_first + np.where(problem.twins, problem.gain_second, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.minimum.at(more, problem.first, np.where(both > 0, surplus / both, np.inf))
-        two = problem.paired & ~problem.twins & (problem.gain_second > 0)
-        np.minimum.at(more, problem.second[two], surplus[two] / problem.gain_second[two])
-    cost: FloatArray = np.maximum(vertex.level_price, 0.0) + np.where(np.isinf(more), 0.0, more)
+    more = problem.least_per_gain(np.maximum(vertex.surplus, 0.0))
+    cost: FloatArray = np.maximum(vertex.level_price, 0.0) + more
     return cost

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import Columns
@@ -118,32 +119,79 @@ class OptionProblem:
     @cached_property
     def matrix(self) -> Columns:
         """Rows × options: the resources, the classes' levels, their times, the extra rows."""
-        options = np.arange(len(self.resource))
+        return self.columns(np.arange(len(self.resource)))
+
+    def columns(self, options: IntArray) -> Columns:
+        """Return the matrix of some of the options, in this order."""
         width, classes = len(self.capacity), self.classes
-        other = options[self.paired & ~self.twins]
-        level = self.gain_first + np.where(self.twins, self.gain_second, 0.0)
+        resource, first, second = self._place[:, options]
+        size, gain, uses, gain_second = self._use[:, options]
+        at = np.arange(len(options))
+        other = (second < classes).nonzero()[0]
+        second = second[other]
         blocks = [
-            (options, self.resource, self.size),
-            (options, width + self.first, level),
-            (other, width + self.second[other], self.gain_second[other]),
-            (options, width + classes + self.first, 1.0 + self.twins),
-            (other, width + classes + self.second[other], np.ones(len(other))),
+            (at, resource, size),
+            (at, width + first, gain),
+            (other, width + second, gain_second[other]),
+            (at, width + classes + first, uses),
+            (other, width + classes + second, np.ones(len(other))),
         ]
         if self.extra is not None:
-            more = self.extra.matrix
-            of = np.repeat(options, np.diff(more.start))
+            more = self.extra.matrix.columns(options)
+            of = np.repeat(at, np.diff(more.start))
             blocks.append((of, width + 2 * classes + more.row, more.value))
         column, row, value = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         order = np.argsort(column, kind="stable")
         start = np.searchsorted(column[order], np.arange(len(options) + 1))
         return Columns(start, row[order], value[order])
 
+    @cached_property
+    def _place(self) -> IntArray:
+        """3 × options → resource, class of the first member, and that of the second.
+
+        The latter is the number of classes where the second member adds no rows.
+        """
+        other = np.where(self.paired & ~self.twins, self.second, self.classes)
+        return np.array([self.resource, self.first, other], dtype=np.int64)
+
+    @cached_property
+    def _use(self) -> FloatArray:
+        """4 × options → size, gain and number of members of the first class, second gain."""
+        gain = self.gain_first + np.where(self.twins, self.gain_second, 0.0)
+        return np.array([self.size, gain, 1.0 + self.twins, self.gain_second])
+
     def priced(self, dual: FloatArray) -> FloatArray:
         """Return options → what the rows' duals say it is worth: Aᵀ dual."""
-        entries = self.matrix
-        cumulated = np.append(0.0, np.cumsum(entries.value * dual[entries.row]))
-        worth: FloatArray = cumulated[entries.start[1:]] - cumulated[entries.start[:-1]]
-        return worth
+        width, classes = len(self.capacity), self.classes
+        price, extra = dual[:width], dual[width + 2 * classes :]
+        # Members that there are not have the price 0 after those of all classes.
+        level, time = np.zeros(classes + 1), np.zeros(classes + 1)
+        level[:-1] = dual[width : width + classes]
+        time[:-1] = dual[width + classes : width + 2 * classes]
+        if compiled is not None:
+            worth = np.empty(len(self.resource))
+            compiled.price_options(self._use, self._place, price, level, time, worth)
+        else:
+            (size, gain, uses, gain_second), (resource, first, other) = self._use, self._place
+            worth = size * price[resource]
+            worth += gain * level[first]
+            worth += uses * time[first]
+            worth += gain_second * level[other]
+            worth += time[other]
+        return worth if self.extra is None else worth + self.extra.matrix.priced(extra)
+
+    def least_per_gain(self, cost: FloatArray) -> FloatArray:
+        """Return classes → the least cost of a gain of 1 by one of its options; 0 without any."""
+        least = np.full(self.classes, np.inf)
+        if compiled is not None:
+            compiled.cheapest_gains(self._use, self._place, cost, least)
+        else:
+            (_, gain, _, gain_second), (_, first, other) = self._use, self._place
+            own, two = gain > 0, (other < self.classes) & (gain_second > 0)
+            with np.errstate(over="ignore"):  # next to no gain: too dear anyway
+                np.minimum.at(least, first[own], cost[own] / gain[own])
+                np.minimum.at(least, other[two], cost[two] / gain_second[two])
+        return np.where(np.isinf(least), 0.0, least)
 
     def worth(self, dual: FloatArray, lacking: FloatArray) -> float:
         """Return what all devices, all members' time and the extra rows' bounds come to.

@@ -126,14 +126,11 @@ class OptionProgram:
         self._cost = cost
 
     def _activate(self, options: IntArray) -> None:
-        matrix = self.problem.matrix
-        length = np.diff(matrix.start)[options]
-        begin = np.append(0, np.cumsum(length))
-        entry = np.arange(begin[-1]) + np.repeat(matrix.start[options] - begin[:-1], length)
-        row, value = matrix.row[entry], matrix.value[entry]
+        columns = self.problem.columns(options)
+        begin, row, value = columns.start, columns.row, columns.value
         first = len(self._lower)
         if self._kept:
-            parts = [(row, value, np.repeat(np.arange(len(options)), length))]
+            parts = [(row, value, np.repeat(np.arange(len(options)), np.diff(begin)))]
             for place, kept in enumerate(self._kept):
                 at = kept[options].nonzero()[0]
                 parts.append((np.full(len(at), first + place), kept[options[at]], at))
@@ -202,13 +199,12 @@ class OptionProgram:
         self._priced = self._surplus(cost, self._dual)
         if len(self._options) == len(self._cost):
             return False
-        surplus = self._priced.copy()
-        surplus[self._options] = 0.0
-        paying = (surplus < -_REDUCED_COST).nonzero()[0]
+        paying = (self._priced < -_REDUCED_COST).nonzero()[0]
+        paying = paying[self._column_of[paying] < 0]
         if not len(paying):
             return False
         if len(paying) > _ADDED:
-            paying = paying[np.argsort(surplus[paying], kind="stable")[:_ADDED]]
+            paying = paying[np.argsort(self._priced[paying], kind="stable")[:_ADDED]]
         self._activate(paying)
         return True
 
@@ -224,16 +220,13 @@ class OptionProgram:
         time = np.zeros(len(self._cost))
         time[self._options] = value[_FIXED:]
         width, classes = len(self.problem.capacity), self.problem.classes
-        prices, level_price, time_price, extra, _ = np.split(
-            dual, np.cumsum([width, classes, classes, len(self._lower) - width - 2 * classes])
-        )
         return OptionVertex(
             float(value[_RISE]),
             time,
-            -prices,
-            level_price,
-            -time_price,
-            -extra,
+            -dual[:width],
+            dual[width : width + classes],
+            -dual[width + classes : width + 2 * classes],
+            -dual[width + 2 * classes : len(self._lower)],
             self._priced,
             scale,
         )

@@ -57,7 +57,7 @@ class Climb:
             if fits and above:
                 beyond = path.rate(reached + NEAR_TOLERANCE * max(reached, at))
                 top = reached >= path.top * (1 - 1e-12)
-                if top or np.allclose(beyond, rate, rtol=_KINK, atol=0.0):
+                if top or (np.abs(beyond - rate) <= _KINK * np.abs(rate)).all():
                     return self._back_to(line, rate, reached), vertex
             if at <= low * (1 + _CLOSE) and (
                 reached <= low * (1 + NEAR_TOLERANCE) or search.tight
