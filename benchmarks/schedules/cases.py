@@ -30,27 +30,26 @@ class Case:
     speeds: SpeedTable
 
 
-def continuous_cases(speeds: SpeedTable, *, quick: bool) -> list[Case]:
+def continuous_cases(speeds: SpeedTable) -> list[Case]:
     """Return the shared trace, its generated siblings and one at a high rate."""
     reference = SHARED / "reference/gavel/cont_single_300_lam1800_seed0.csv.gz"
     cases = [Case("shared", SMALL, read_trace(reference).jobs, speeds)]
-    for seed in range(1, 2 if quick else 6):
+    for seed in range(1, 6):
         cases.append(_generated(f"sibling {seed}", "continuous-single", 300, 2.0, seed, speeds))
-    for seed in range(1, 2 if quick else 6):
+    for seed in range(1, 6):
         name = f"gangs {seed}"
         cases.append(_generated(name, "continuous-multiple", 200, 1.0, seed, speeds))
-    if not quick:
-        cases.append(_generated("5000", "continuous-single", 5000, 5.6, 0, speeds, LARGE))
+    cases.append(_generated("5000", "continuous-single", 5000, 5.6, 0, speeds, LARGE))
     return cases
 
 
-def static_cases(speeds: SpeedTable, *, quick: bool) -> list[Case]:
+def static_cases(speeds: SpeedTable) -> list[Case]:
     """Return static traces of gangs."""
     return [
         _generated(
             f"static {seed}", "static-multiple", 100, 1.0, seed, speeds, "v100=8,p100=16,k80=24"
         )
-        for seed in range(1 if quick else 6)
+        for seed in range(6)
     ]
 
 

@@ -30,6 +30,13 @@ class Capabilities:
     """lets rounds run jobs ahead of their shares: first those that need all of the time, since
     they cannot make up for a lost round, then those with the least time left; for objectives by
     the last job to end"""
+    trades_accelerators: bool = False
+    """lets rounds with gangs make up for time owed on one accelerator by time on others, by the
+    job's relative speeds; for objectives by the progress of jobs, wherever they run"""
+    keeps_places: bool = False
+    """lets running gangs keep their devices while an allocation stands and restarts cost nothing,
+    unless many rounds are owed to others; for objectives that are a total, to which turns between
+    divided jobs add nothing"""
     mechanism: str = "shares"
     """name of the mechanism that realises the policy by default"""
     reads_measured: bool = False

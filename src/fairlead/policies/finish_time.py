@@ -1,11 +1,13 @@
 """Finish-time fairness: the objective of Themis, aware of accelerators (Gavel §4.2)."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
@@ -30,6 +32,10 @@ class FinishTime(UnitPolicy):
     distinguishes gangs on one node from spread gangs; isolated speeds are always those of jobs
     alone and consolidated.
     """
+
+    alone: ClassVar[Capabilities] = Capabilities(
+        per_accelerator_gangs=True, trades_accelerators=True
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that minimise the greatest ρ, then the next greatest, and so on."""

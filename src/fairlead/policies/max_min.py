@@ -50,7 +50,9 @@ class MaxMin(UnitPolicy):
     alone and consolidated.
     """
 
-    alone: ClassVar[Capabilities] = Capabilities(reads_progress=False, per_accelerator_gangs=True)
+    alone: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, per_accelerator_gangs=True, trades_accelerators=True
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""

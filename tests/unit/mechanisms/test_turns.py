@@ -1,4 +1,4 @@
-"""Turns by the cost of restarts: the option ``restart-s`` of rounds."""
+"""Turns of jobs: by the cost of restarts (``restart-s``), and of gangs that keep their places."""
 
 from dataclasses import replace
 
@@ -9,7 +9,8 @@ from tests.unit.mechanisms.fixed_shares import ROUND_S, V2, Fixed, snapshot, sta
 from fairlead.mechanisms._rounds.turns import turns_of_jobs
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.shares import Shares
-from fairlead.model.capabilities import capabilities_of
+from fairlead.model.capabilities import Capabilities, capabilities_of
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 
@@ -83,3 +84,45 @@ def test_costly_restarts_make_a_waiting_job_wait_longer_for_its_turn() -> None:
 
 def test_jobs_that_have_run_briefly_take_turns_as_if_restarts_were_free() -> None:
     assert replaced([60.0] * 3, received_h=0.1, rounds=3)
+
+
+def rounds_until_replaced(capabilities: Capabilities, priority: float = 0.0) -> int:
+    """Return the rounds that a gang with half a share waits for one that runs all the time.
+
+    ``priority`` is that of the latter.
+    """
+    ranks = np.array([priority, 0.0])
+    mechanism = Shares(Fixed({(0,): [1.0], (1,): [0.5]}, capabilities), ROUND_S)
+    memory = mechanism.initial()
+    for number in range(100):
+        starts_at = number * ROUND_S
+        snap = snapshot(
+            Cluster.of({"v100": 3}),
+            [2, 2],
+            [[0, 0, -1]],
+            starts_at=starts_at,
+            received_s=[[starts_at], [0.0]],
+        )
+        ranked = replace(snap, priority=ranks, precedence=ranks)
+        plan, memory = mechanism.plan(ranked, memory)
+        if 1 in started(plan):
+            return number
+    return 100
+
+
+TAKES_TURNS = Capabilities(reads_progress=False)
+KEEPS_PLACES = Capabilities(reads_progress=False, keeps_places=True)
+
+
+def test_a_gang_that_keeps_its_place_still_gives_way_to_many_rounds_owed() -> None:
+    assert rounds_until_replaced(TAKES_TURNS) <= 3
+    assert 10 < rounds_until_replaced(KEEPS_PLACES) < 30
+
+
+def test_shares_decide_turns_where_jobs_have_priorities() -> None:
+    assert rounds_until_replaced(KEEPS_PLACES, priority=1.0) == rounds_until_replaced(TAKES_TURNS)
+
+
+def test_gangs_keep_their_places_under_fairlead_only() -> None:
+    assert capabilities_of(create_mechanism("fairlead")).keeps_places
+    assert not capabilities_of(create_mechanism("max-min")).keeps_places

@@ -14,6 +14,8 @@ from fairlead.model.value import value
 from fairlead.policies.base import Policy, WarmStart, allocate
 
 _TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
+_DEBT_OVER_ADVANCE = 4.0
+"""most debt over most advance that a reallocation carries over where progress counts"""
 
 
 @value
@@ -92,10 +94,12 @@ class Account:
         *,
         carry_s: float | FloatArray,
         by_value: bool = False,
+        relative: FloatArray | None = None,
     ) -> "Account":
         """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over.
 
-        It is one limit for all, or jobs → limit.
+        It is one limit for all, or jobs → limit. ``relative`` is jobs × accelerators → speed
+        over the greatest, where progress counts on any accelerator.
         """
         allocation = allocate(policy, snap, warm)
         if allocation.rows != "jobs" or allocation.measure != "time":
@@ -108,9 +112,15 @@ class Account:
                 "this mechanism runs every job alone and consolidated where it can; packed jobs"
                 " and shares of placements need --mechanism units"
             )
+        share = keep_in_place(snap, allocation.share)
+        tables = (
+            self._with(share, carry_s)
+            if relative is None
+            else self._with_progress(share, carry_s, relative)
+        )
         return Account(
             snap.job,
-            self._with(keep_in_place(snap, allocation.share), carry_s),
+            tables,
             self.starts_at,
             snap.starts_at,
             snap.changes,
@@ -132,4 +142,21 @@ class Account:
         np.maximum(debt, -carry_s, out=debt)
         np.putmask(debt, share <= 0, 0.0)
         tables[OWED] = 0.0
+        return tables
+
+    def _with_progress(
+        self, share: FloatArray, carry_s: float | FloatArray, relative: FloatArray
+    ) -> FloatArray:
+        """Return the tables under new shares; a job's debts count together, where it is fastest.
+
+        A debt counts for longer than an advance, which came from devices that were idle.
+        """
+        tables = self.tables.copy()
+        tables[SHARE] = share
+        debt = ((tables[CARRIED] + tables[OWED]) * relative).sum(axis=1)
+        tables[OWED : CARRIED + 1] = 0.0
+        rows = np.arange(len(debt))
+        tables[CARRIED][rows, relative.argmax(axis=1)] = np.clip(
+            debt, -np.asarray(carry_s), _DEBT_OVER_ADVANCE * np.asarray(carry_s)
+        )
         return tables

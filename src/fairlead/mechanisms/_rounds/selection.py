@@ -8,6 +8,7 @@ from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.exchange import AssignmentExchange
 from fairlead.mechanisms._rounds.gang_exchange import make_room_for_gangs
+from fairlead.mechanisms._rounds.knapsack import choose_by_knapsack
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
@@ -85,6 +86,11 @@ class RoundSelection:
         if make_room_for_gangs(entries, needs, self.free, self.wanted):
             entries = entries.by_falling_weight()
             self.pick(entries.row, entries.column)
+
+    def assign_gangs(self, entries: CandidateEntries) -> None:
+        """Take the entries that have the greatest weight together, counted for every device."""
+        needs = self._needs(entries.row, entries.column)
+        choose_by_knapsack(entries, needs, self.free, self.wanted)
 
     def _assign_in_order(self, entries: CandidateEntries) -> None:
         if min(self.free) <= 0:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import SHARE, Account
+from fairlead.mechanisms._rounds.knapsack import has_few_states
 from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms._rounds.turns import (
     RestartOption,
@@ -15,7 +16,13 @@ from fairlead.mechanisms._rounds.turns import (
     turn_of_all,
     turns_of_jobs,
 )
-from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
+from fairlead.mechanisms._rounds.urgency import (
+    full_time_first,
+    progress_owed,
+    relative_speed,
+    shortest_first,
+    urgent_entries,
+)
 from fairlead.mechanisms.base import RealisesPolicy
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
@@ -28,6 +35,11 @@ from fairlead.policies.rules.priority import has_priorities
 from fairlead.policies.rules.quotas import any_quota
 
 _STAY_IN_LONG_TURN = 1.0
+_STAY_IN_PLACE = 8.0
+"""extra urgency where running jobs keep their places, in rounds: others take a turn once about as
+many more are owed to them"""
+_STAY_FOR_PROGRESS, _STAY_FOR_PROGRESS_IN_LONG_TURN = 0.2, 1.0
+"""factors on the extra urgency of running jobs where progress counts"""
 
 
 @dataclass(frozen=True)
@@ -48,9 +60,12 @@ class ShareMechanism:
     def __post_init__(self) -> None:
         check_restart_s(self.restart_s)
 
-    @property
+    @cached_property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the policy; measured costs of restarts count as the option says."""
+        """The capabilities of the policy; measured costs of restarts count as the option says.
+
+        Computed once: a round asks for them several times.
+        """
         own = capabilities_of(self.policy)
         weighs = self.restart_s == "auto" or (self.restart_s is None and own.reads_restarts)
         return own if own.reads_restarts == weighs else replace(own, reads_restarts=weighs)
@@ -81,11 +96,17 @@ class ShareMechanism:
         )
 
     def _entries_of_jobs(
-        self, snap: Snapshot, tables: FloatArray, on: IntArray | None = None
+        self,
+        snap: Snapshot,
+        tables: FloatArray,
+        on: IntArray | None = None,
+        *,
+        stands: bool = False,
     ) -> CandidateEntries:
         """Return the entries of jobs that may run; ``on``: jobs → accelerator on which it runs.
 
-        ``tables`` are those of an account.
+        ``tables`` are those of an account, ``stands`` says that its shares are those of the round
+        before.
         """
         share: FloatArray = tables[SHARE]
         if runs_ahead(self.capabilities, snap):
@@ -94,6 +115,8 @@ class ShareMechanism:
         turns, turn_s = self._turns_of_jobs(snap), self.turn_s(snap)
         stay = self.stay_in_turn(turn_s)
         if turns is None:
+            if stands and turn_s <= self.round_s and keeps_places(self.capabilities, snap):
+                stay += _STAY_IN_PLACE
             entries = urgent_entries(tables, turn_s, on, stay)
         else:
             tables = in_rounds(tables, turns, self.round_s)
@@ -101,6 +124,17 @@ class ShareMechanism:
         if self.capabilities.ends_early and not snap.profiles.single:
             entries = full_time_first(entries, share, share.sum(axis=1))
         return entries
+
+    def _progress_of_jobs(self, snap: Snapshot, tables: FloatArray) -> CandidateEntries:
+        """Return all entries of jobs by the progress owed to each; ``tables`` as above."""
+        turns, turn_s = self._turns_of_jobs(snap), self.turn_s(snap)
+        if turns is not None:
+            tables = in_rounds(tables, turns, self.round_s)
+        is_long = turns is not None or turn_s > self.round_s
+        factor = _STAY_FOR_PROGRESS_IN_LONG_TURN if is_long else _STAY_FOR_PROGRESS
+        stay = self.stay_in_turn(turn_s) * factor
+        per = self.round_s if turns is not None else turn_s
+        return progress_owed(tables, per, snap.speed, snap.on, stay)
 
     def _choose_jobs(
         self,
@@ -141,6 +175,7 @@ class JobShareRounds(ShareMechanism):
         """Return the same, with the solver state that the planner keeps."""
         account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
+        trades = trades_accelerators(self.capabilities, snap)
         if stale:
             turns = self._turns_of_jobs(snap)
             account = account.with_new_shares(
@@ -149,10 +184,14 @@ class JobShareRounds(ShareMechanism):
                 warm,
                 carry_s=self.turn_s(snap) if turns is None else turns,
                 by_value=self._valued_devices is not None,
+                relative=relative_speed(snap.speed) if trades else None,
             )
-        entries = self._entries_of_jobs(snap, account.tables, snap.on)
         choice = RoundSelection.for_jobs(snap, snap.capacity.tolist())
-        self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
+        if trades:
+            choice.assign_gangs(self._progress_of_jobs(snap, account.tables))
+        else:
+            entries = self._entries_of_jobs(snap, account.tables, snap.on, stands=not stale)
+            self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
         until = snap.starts_at + self.round_s
         return Plan(*plan_moves(snap, choice.wanted), until, until, stale), account
 
@@ -207,6 +246,31 @@ class JobShareRounds(ShareMechanism):
         while not isinstance(policy, ValuesDevices) and isinstance(policy, RealisesPolicy):
             policy = policy.policy
         return policy if isinstance(policy, ValuesDevices) else None
+
+
+def trades_accelerators(capabilities: Capabilities, snap: Snapshot) -> bool:
+    """Return whether gangs are chosen by the progress owed to them, on any accelerator.
+
+    Quotas and priorities are part of the shares only, so with these the shares decide where.
+    """
+    return (
+        capabilities.trades_accelerators
+        and _has_unbound_gangs(snap)
+        and has_few_states(snap.capacity.tolist())
+    )
+
+
+def keeps_places(capabilities: Capabilities, snap: Snapshot) -> bool:
+    """Return whether running gangs keep their devices while an allocation stands.
+
+    Quotas and priorities are part of the shares only, so with these the shares decide when.
+    """
+    return capabilities.keeps_places and _has_unbound_gangs(snap)
+
+
+def _has_unbound_gangs(snap: Snapshot) -> bool:
+    """Return whether jobs need several devices at once and no quota or priority binds any."""
+    return not snap.profiles.single and not any_quota(snap) and not has_priorities(snap)
 
 
 def runs_ahead(capabilities: Capabilities, snap: Snapshot) -> bool:

@@ -112,3 +112,39 @@ def urgent_entries(
         weight[on[row] == column] += stay
     may = due > 1e-9
     return CandidateEntries(row, column, weight).where(may)
+
+
+_SERVED = 0.3
+"""weight of a row that is owed nothing, in rounds owed: the greater, the fewer devices are idle"""
+
+
+def relative_speed(speed: FloatArray) -> FloatArray:
+    """Return rows × accelerators → speed over that on the row's fastest accelerator."""
+    relative: FloatArray = speed / np.maximum(speed.max(axis=1, keepdims=True), 1e-300)
+    return relative
+
+
+def progress_owed(
+    tables: FloatArray,
+    round_s: float,
+    speed: FloatArray,
+    on: IntArray | None = None,
+    stay: float = 0.0,
+) -> CandidateEntries:
+    """Return every (row, accelerator) on which a row makes progress, by the progress owed to it.
+
+    For policies whose shares on one accelerator may be made up for on others
+    (``Capabilities.trades_accelerators``). In rounds on a row's fastest accelerator, let d be the
+    progress that is owed to it; time ahead counts against time behind elsewhere. The weight of an
+    entry is the progress of a round there times d and a constant, so that devices go where they
+    reduce debts most. ``speed`` is rows × accelerators → speed.
+    """
+    relative = relative_speed(speed)
+    owed = (tables[OWED] + tables[CARRIED]) / round_s
+    due = _SERVED + np.maximum((owed * relative).sum(axis=1), 0.0)
+    row, column = relative.nonzero()
+    weight = due[row]
+    if on is not None:
+        weight[on[row] == column] += stay
+    weight *= relative[row, column]
+    return CandidateEntries(row, column, weight)

@@ -40,6 +40,8 @@ class UnitPolicy:
         """The policy's capabilities; shares of units and placements need the units mechanism."""
         if self.packed or self.placement:
             return replace(self.alone, mechanism="units", packs=self.packed)
+        if self.agnostic and self.alone.trades_accelerators:
+            return replace(self.alone, trades_accelerators=False)  # it takes all for equal
         return self.alone
 
     @property

@@ -5,18 +5,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.model.allocation import Allocation
+from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.table import UnitTable, unit_table
 from fairlead.policies._packing.totals import JobOptions
-from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
+from fairlead.policies.base import WarmStart, empty_allocation, job_allocation, mean_speed
 from fairlead.policies.fairlead.lengths import estimate_left_s
 from fairlead.policies.fairlead.promise import FOR_IDLE_DEVICES, IN_PROGRAM, Promise, urgency
 from fairlead.policies.fairlead.weights import fair_weights
+from fairlead.policies.rules.quotas import any_quota
 from fairlead.solve import NO_PARTNER, OptionProblem, WarmSum
+from fairlead.solve.single_devices import best_single_devices
 
 _STAY = 0.1
 """extra value of the accelerator on which a job runs: nobody moves for less"""
@@ -38,7 +40,9 @@ class Fairlead(UnitPolicy):
     from spread gangs.
     """
 
-    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, reads_restarts=True)
+    alone: ClassVar[Capabilities] = Capabilities(
+        per_accelerator_gangs=True, reads_restarts=True, keeps_places=True
+    )
     attained: bool = False
     """ignore declared lengths and order jobs by service so far"""
 
@@ -51,16 +55,49 @@ class Fairlead(UnitPolicy):
         if not len(snap.job):
             return empty_allocation(snap)
         speed = self._believed_speed(snap)
+        if snap.profiles.single and not (self.packed or self.placement or any_quota(snap)):
+            allocation = self._single_devices(snap, speed)
+            if allocation is not None:
+                return allocation
+        return self._solved(snap, speed, warm)
+
+    def _single_devices(self, snap: Snapshot, speed: FloatArray) -> Allocation | None:
+        """Return the shares of jobs of one device, None where others are nearly as good."""
+        per_step = self._value_per_step(snap, speed, IN_PROGRAM)
+        value = np.where(snap.capacity > 0, speed, 0.0) * per_step[:, None]
+        there = snap.on[:, None] == np.arange(value.shape[1])
+        value *= 1.0 + self._stay(snap, speed)[:, None] * there
+        chosen = best_single_devices(value, snap.devices)
+        if chosen is None:
+            return None
+        share = np.zeros(value.shape)
+        runs = (chosen >= 0).nonzero()[0]
+        share[runs, chosen[runs]] = 1.0
+
+        def prove() -> Certificate:
+            proof = self._solved(snap, speed, WarmStart()).prove
+            assert proof is not None
+            return proof()
+
+        return job_allocation(snap, share, worth=lambda: float((value * share).sum()), prove=prove)
+
+    def _solved(self, snap: Snapshot, speed: FloatArray, warm: WarmStart) -> Allocation:
+        """Return the shares of the program over options."""
         # Every job is a class: equal jobs take turns only if both fit.
         number = snap.job.astype(np.float64).reshape(-1, 1)
         table = unit_table(snap, number, self._rules, speed if self.agnostic else None)
         problem = table.problem(self._value_per_step(snap, speed, IN_PROGRAM))
-        left_s = estimate_left_s(snap, _fastest(speed), attained=self.attained)
-        stay = _STAY + snap.restart_s / np.minimum(left_s, _REPAID_S)
+        stay = self._stay(snap, speed)
         keys = snap.job[table.classes.representative].astype(np.uint64)
         last = warm.state(self, WarmSum)
         best = last.best(problem, _with_stay(snap, table, problem, stay), keys)
         return JobOptions(table, problem).allocation(snap, best, self._rules)
+
+    def _stay(self, snap: Snapshot, speed: FloatArray) -> FloatArray:
+        """Return jobs → extra value of its present accelerator, relative to that of progress."""
+        left_s = estimate_left_s(snap, _fastest(speed), attained=self.attained)
+        stay: FloatArray = _STAY + snap.restart_s / np.minimum(left_s, _REPAID_S)
+        return stay
 
     def device_value(self, snap: Snapshot) -> FloatArray:
         """Return jobs × accelerators → value of progress on one device of a gang there."""
