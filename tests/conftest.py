@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.support.plain_logs import use_plain_tracebacks
 from xdist.scheduler import LoadScopeScheduling
 
@@ -34,7 +34,12 @@ _ON_ONE_WORKER = {
 """group → pattern in the names of its tests, which share a dear cluster or database"""
 _WITH_PROCESSES = ("tests/attacks/", "tests/e2e/", "tests/conformance/test_engines")
 
-settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 

@@ -35,7 +35,7 @@ def order(root: Path, lease: int = 5, **changes: Any) -> LaunchOrder:
     return LaunchOrder(**{**values, **changes})
 
 
-def within(call: Callable[[], T], limit_s: float = 5.0) -> T:
+def within(call: Callable[[], T], limit_s: float = 30.0) -> T:
     """Return the result of a call, or raise its error; fail if it blocks."""
     results: list[T] = []
     errors: list[BaseException] = []

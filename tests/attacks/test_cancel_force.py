@@ -69,7 +69,7 @@ def test_a_forced_cancellation_survives_the_death_of_the_server(
             with contextlib.suppress(ServerError):
                 server.client.post("/v1/jobs/j1/cancel?force=true", {})
             assert server.process is not None
-            server.process.wait(20)
+            server.process.wait(90)
             store = Store(f"sqlite:///{server.data}/fairlead.db")
             promised = "j1" in store.documents("kill")
             store.close()

@@ -18,6 +18,10 @@ class SmallProtocol(LimitedProtocol):
     max_connections = 20
 
 
+class PatientProtocol(LimitedProtocol):
+    request_s = 2.0
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
     assert scope["type"] == "http"
     while (await receive()).get("more_body"):
@@ -110,14 +114,14 @@ def test_many_silent_connections_leave_room_for_health_checks() -> None:
 def test_several_requests_over_one_connection_work() -> None:
     async def use() -> None:
         async with (
-            serving(SmallProtocol) as port,
+            serving(PatientProtocol) as port,
             asyncio.timeout(60),
             connected(port) as (reader, writer),
         ):
-            for _ in range(3):
+            for _ in range(4):  # longer than one request may take
                 writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert (await reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.7)
 
     asyncio.run(use())
 

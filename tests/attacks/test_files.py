@@ -197,7 +197,7 @@ def test_a_held_lock_does_not_keep_a_part_on_slurm_from_its_end(
 ) -> None:
     (part,) = slurm_lease.parts
     with lock_held(slurm_lease.order):
-        within(lambda: slurm_lease.declare_lost(part, "lost", "no answer"), 10.0)
+        within(lambda: slurm_lease.declare_lost(part, "lost", "no answer"))
     assert part.ended is not None
 
 
@@ -238,8 +238,7 @@ def test_a_lock_that_a_job_holds_does_not_block_the_server_on_slurm(
         pause_s = within(
             lambda: asyncio.run(
                 longest_pause_s(table.declare_part_lost(slurm_lease, part, "lost", "no answer"))
-            ),
-            20.0,
+            )
         )
     assert pause_s < 5.0
     assert part.ended is not None

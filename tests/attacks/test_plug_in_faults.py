@@ -113,7 +113,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fairlead(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fairlead", *map(str, arguments)],
-        capture_output=True, text=True, env=os.environ.copy(), timeout=60, check=False,
+        capture_output=True, text=True, env=os.environ.copy(), timeout=180, check=False,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class Attack(SlurmServer):
 
     def __init__(self, root: Path, slurm: SlurmCluster) -> None:
         super().__init__(root, slurm)
-        self.engine = f"slurm:users,emulate,poll-s=0.5,silence-s=20,python={PYTHON}"
+        self.engine = f"slurm:users,emulate,poll-s=0.5,python={PYTHON}"
         self.bait = root / "bait"
         self.bait.write_text(SECRET)
         self.starts = 1
@@ -76,7 +76,7 @@ class Attack(SlurmServer):
         return leases[-1]
 
     def ends(self, *jobs: str) -> list[dict[str, Any]]:
-        return [self.client.wait(job, timeout_s=90.0) for job in jobs]
+        return [self.client.wait(job, timeout_s=240.0) for job in jobs]
 
     def uses(self, job: str) -> int:
         return int(self.client.job(job)["devices"])
@@ -219,7 +219,7 @@ def test_a_forced_cancellation_frees_the_devices_of_a_stubborn_job(server: Attac
     server.client.post(f"/v1/jobs/{job}/cancel")
     assert server.uses(job) == 1
     server.client.post(f"/v1/jobs/{job}/cancel?force=true")
-    assert server.until(lambda: server.uses(job) == 0, "its device to be free") < 15.0
+    assert server.until(lambda: server.uses(job) == 0, "its device to be free") < 60.0
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["server runs", "server restarts"])
@@ -246,7 +246,7 @@ def test_a_lease_whose_directory_is_removed_frees_its_devices(
 
 def test_the_other_tenant_s_jobs_make_exactly_their_steps(server: Attack, before: str) -> None:
     """After all attacks no device is lost: two gangs use all of them at the same time."""
-    server.client.wait(before, timeout_s=90.0)  # it needs a device that the gangs would use
+    server.client.wait(before, timeout_s=240.0)  # it needs a device that the gangs would use
     gangs = [server.good(f"after{number}", 3000, gang=3) for number in (1, 2)]
     server.until(lambda: all(server.uses(gang) == 3 for gang in gangs), "both gangs to run", 90.0)
     for job, name, steps, size in (
@@ -254,7 +254,7 @@ def test_the_other_tenant_s_jobs_make_exactly_their_steps(server: Attack, before
         (gangs[0], "after1", 3000, 3),
         (gangs[1], "after2", 3000, 3),
     ):
-        done = server.client.wait(job, timeout_s=90.0)
+        done = server.client.wait(job, timeout_s=240.0)
         assert (done["state"], done["steps_done"]) == ("finished", steps), server.log()
         for rank in range(size):
             check_result(server.ready / f"{name}.{rank}", steps)

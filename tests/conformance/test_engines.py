@@ -31,6 +31,9 @@ LOCAL = Cluster(
     )
 )
 
+PATIENCE_S, SILENCE_S = 120.0, 20.0
+"""for a busy machine, whose nodes must not be lost"""
+
 
 def by_name(check: Any) -> str:
     return str(check.__name__.removeprefix("check_"))
@@ -40,7 +43,10 @@ def by_name(check: Any) -> str:
 def test_local_engine_conforms(check: Any, tmp_path: Path) -> None:
     check(
         EngineFixture(
-            make=lambda: LocalEngine(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL
+            make=lambda: LocalEngine(tmp_path / "data", LOCAL),
+            root=tmp_path,
+            cluster=LOCAL,
+            patience_s=PATIENCE_S,
         )
     )
 
@@ -56,9 +62,10 @@ def slurm_fixture(slurm: SlurmCluster, root: Path) -> EngineFixture:
         slurm.start_node(node)
 
     return EngineFixture(
-        make=lambda: SlurmEngine(root / "data"),
+        make=lambda: SlurmEngine(root / "data", silence_s=SILENCE_S),
         root=root,
         cluster=slurm.cluster,
+        patience_s=PATIENCE_S,
         orphans=lambda: slurm.run("squeue", "--noheader", "--format=%j %T").splitlines(),
         lose=lose,
         return_node=return_node,
@@ -82,9 +89,10 @@ def ray_fixture(ray: RayCluster, root: Path) -> EngineFixture:
         await asyncio.to_thread(ray.start_node, node)
 
     return EngineFixture(
-        make=lambda: RayEngine(root / "data", **ray.options),
+        make=lambda: RayEngine(root / "data", silence_s=SILENCE_S, **ray.options),
         root=root,
         cluster=ray.cluster,
+        patience_s=PATIENCE_S,
         orphans=ray.groups,
         lose=lose,
         return_node=return_node,
@@ -148,38 +156,50 @@ OPEN: list[int] = []
 
 
 @pytest.mark.parametrize(
-    ("engine", "check", "message"),
+    ("engine", "check", "message", "patience_s"),
     [
         (
             ForgetsRacks,
             launches.check_inventory_is_complete,
             "inventory",
+            PATIENCE_S,
         ),
-        (CrowdsOneDevice, launches.check_gang_over_nodes_connects, "use"),
-        (RunsAgain, launches.check_calls_are_idempotent, "timed out|ran|starts|differ"),
-        (KillsAtOnce, ends.check_stop_grants_the_grace_period_before_killing, "ended lost"),
+        (CrowdsOneDevice, launches.check_gang_over_nodes_connects, "use", PATIENCE_S),
+        (RunsAgain, launches.check_calls_are_idempotent, "timed out|ran|starts|differ", 4.0),
+        (
+            KillsAtOnce,
+            ends.check_stop_grants_the_grace_period_before_killing,
+            "ended lost",
+            PATIENCE_S,
+        ),
         (
             HidesOutcomes,
             ends.check_outcomes_are_reported,
             "timed out after .* waiting for the end",
+            4.0,
         ),
         (
             IgnoresTheFence,
             ends.check_fenced_launch_starts_nothing,
             "timed out|ended",
+            4.0,
         ),
         (
             LeavesFilesOpen,
             restarts.check_repeated_launches_leak_nothing,
             "open",
+            PATIENCE_S,
         ),
     ],
 )
 def test_suite_detects_broken_engines(
-    engine: type[LocalEngine], check: Any, message: str, tmp_path: Path
+    engine: type[LocalEngine], check: Any, message: str, patience_s: float, tmp_path: Path
 ) -> None:
     fixture = EngineFixture(
-        make=lambda: engine(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL, patience_s=4.0
+        make=lambda: engine(tmp_path / "data", LOCAL),
+        root=tmp_path,
+        cluster=LOCAL,
+        patience_s=patience_s,
     )
     settings = {"rounds": 8} if engine is LeavesFilesOpen else {}
     with pytest.raises(ContractViolationError, match=message):

@@ -114,7 +114,7 @@ class KillSite:
         self.process.wait()
         return True
 
-    def wait_until_up(self, timeout_s: float = 60.0) -> None:
+    def wait_until_up(self, timeout_s: float = 120.0) -> None:
         """Wait until the server answers."""
         until = time.monotonic() + timeout_s
         while self.jobs() is None:

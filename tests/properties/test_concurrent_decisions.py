@@ -46,7 +46,7 @@ N_JOBS = 60
 N_WORKLOADS = 12
 TURNS = {"simulate": 1, "plan": 1, "explain": 2, "advise": 2, "audit": 1}
 """task → how often its thread does it"""
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 
 Task = Callable[[Any], Iterator[str]]
 """computes results, as text, with a mechanism"""

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 BROWSER = """
 import sys, urllib.parse, urllib.request
 body = urllib.parse.urlencode({"sub": sys.argv[1]}).encode()
-urllib.request.urlopen(sys.argv[2], body, timeout=20).read()
+urllib.request.urlopen(sys.argv[2], body, timeout=60).read()
 """
 
 
@@ -40,10 +40,16 @@ class OidcProvider:
         while time.monotonic() < until:
             with contextlib.suppress(URLError, OSError):
                 urlopen(f"{self.issuer}/.well-known/openid-configuration", timeout=5).close()
+                self._load()
                 return
             assert self._process.poll() is None, (self._root / "provider.log").read_text()
             time.sleep(0.05)
         raise AssertionError("the provider did not start")
+
+    def _load(self) -> None:
+        """Request a token in vain: the provider loads now what the first login would wait for."""
+        with contextlib.suppress(HTTPError):
+            urlopen(f"{self.issuer}/oauth2/token", b"", timeout=60).close()
 
     def stop(self) -> None:
         if self._process is not None:
@@ -61,10 +67,10 @@ class OidcProvider:
 def answer_page(page: str, user: str | None) -> None:
     """Log a user in on the provider's page as a browser does; None denies the login."""
     if user is not None:
-        urlopen(page, urlencode({"sub": user}).encode(), timeout=20).close()
+        urlopen(page, urlencode({"sub": user}).encode(), timeout=60).close()
         return
     query = parse_qs(urlsplit(page).query)
     callback, state = query["redirect_uri"][0], query["state"][0]
     with contextlib.suppress(HTTPError):  # an attacker's answer, which is ignored
-        urlopen(f"{callback}?code=stolen&state=guessed", timeout=20).close()
-    urlopen(f"{callback}?error=access_denied&state={state}", timeout=20).close()
+        urlopen(f"{callback}?code=stolen&state=guessed", timeout=60).close()
+    urlopen(f"{callback}?error=access_denied&state={state}", timeout=60).close()

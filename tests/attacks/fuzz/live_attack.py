@@ -14,7 +14,7 @@ from tests.support.waiting import until
 from fairlead.client import Client
 
 _REPOSITORY = Path(__file__).parents[3]
-_LIMIT_S = 10.0
+_LIMIT_S = 30.0
 """seconds in which each request is answered"""
 _ERRORS = frozenset({400, 401, 403, 404, 405, 408, 409, 411, 413, 414, 415, 422, 429, 431})
 _HOSTILE_JOB = f"""

@@ -25,7 +25,7 @@ Case = Callable[[Random], None]
 _SHARES = {"files": 0.5, "job files": 0.25, "requests": 0.25}
 """kind → fraction of the cases"""
 _CASES_PER_HOSTILE_JOB = 100
-_LIMIT_S = 5.0
+_LIMIT_S = 20.0
 """seconds in which each case ends"""
 
 

@@ -160,7 +160,7 @@ def test_an_honest_job_is_never_suspicious(server: LiveServer) -> None:
     job = server.client.submit(command, workload="big", steps=300, directory=str(server.root))[
         "id"
     ]
-    view = server.client.wait(job, timeout_s=60)
+    view = server.client.wait(job, timeout_s=120)
     assert (view["state"], view["steps_done"]) == ("finished", 300)
     assert (view["suspicious_reports"], view["suspicion"]) == (0, "")
 

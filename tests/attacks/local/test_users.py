@@ -63,7 +63,7 @@ class Attack(LiveServer):
         super().clean_up()
 
     def end(self, job: str) -> dict[str, Any]:
-        return self.client.wait(job, timeout_s=60.0)
+        return self.client.wait(job, timeout_s=240.0)
 
     def log_of(self, job: str) -> str:
         return self.client.raw("GET", f"/v1/jobs/{job}/logs")[2].decode()
@@ -211,7 +211,7 @@ def test_the_server_does_not_start_without_separation(server: Attack) -> None:
     server.stop()
     command = [sys.executable, "-m", "fairlead", "serve", "--data", str(server.data)]
     command += ["--emulate", "v100=1", "--port", str(server.port)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode != 0
     assert "--engine local:users" in done.stderr
     assert "--trust-jobs" in done.stderr

@@ -49,10 +49,10 @@ def _bomb() -> bytes:
 
 def _refusal(read: Reader, path: Path) -> str:
     """Return the error of a reader, which must come soon."""
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InputError) as caught:
         read(str(path))
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert path.name in str(caught.value)
     return str(caught.value)
 

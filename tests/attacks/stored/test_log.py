@@ -107,12 +107,12 @@ def _wait_for_exit(server: LiveServer) -> str:
     """Return the last line of a server that does not start."""
     server.launch()
     assert server.process is not None
-    assert server.process.wait(60) == 1
+    assert server.process.wait(120) == 1
     return (server.root / "server.log").read_text().strip().splitlines()[-1]
 
 
 def _poll(condition: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (value := condition()):
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -153,7 +153,7 @@ def test_a_server_names_damage_and_goes_on_with_everything_else(tmp_path: Path) 
         server.start()
         job = _poll(lambda: (now := server.client.job(damaged))["state"] == "failed" and now)
         assert "the stored job is damaged" in job["message"]
-        assert server.client.wait(intact, timeout_s=60)["steps_done"] == 150
+        assert server.client.wait(intact, timeout_s=120)["steps_done"] == 150
         assert (server.root / "two.0").exists()
         findings = json.loads(server.cli("doctor", "--data", server.data, "--json").stdout)
         moved = [f["found"] for f in findings["findings"] if f["what"] == "quarantine"]

@@ -19,7 +19,7 @@ SLEEP = ["sleep", "1000"]
 
 
 def _poll(condition: Callable[[], object], label: str) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until, label
         time.sleep(0.05)
@@ -53,14 +53,14 @@ def _submit_beside(server: LiveServer) -> threading.Thread:
 
 def test_a_server_waits_for_a_locked_database_and_then_ends(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, round_s=60.0)
-    server.extra = ("--database-wait", "20")
+    server.extra = ("--database-wait", "60")
     path = server.data / "fairlead.db"
     try:
         server.start()
         with _locked(path):
             request = _submit_beside(server)
             _poll(lambda: _logged(server, "store.waiting"), "a log line about the lock")
-        request.join(60)
+        request.join(120)
         assert len(server.client.get("/v1/jobs")) == 1, "the submission was kept"
         server.stop()
         with _locked(path):
@@ -74,8 +74,8 @@ def test_a_server_waits_for_a_locked_database_and_then_ends(tmp_path: Path) -> N
         assert server.process is not None
         with _locked(path):
             request = _submit_beside(server)
-            assert server.process.wait(60) == 1, "not killed: it ends by itself"
-        request.join(60)
+            assert server.process.wait(120) == 1, "not killed: it ends by itself"
+        request.join(120)
         last = (server.root / "server.log").read_text().strip().splitlines()[-1]
         assert "database: not available for" in last
         assert "database is locked" in last
@@ -101,7 +101,7 @@ def test_a_server_survives_a_restart_of_postgresql_and_hides_its_password(
     url = database.database_with_password(password)
     server = LiveServer(tmp_path, devices="v100=4", round_s=60.0)
     server.forks = False
-    server.extra = ("--database", url, "--database-wait", "30", "--database-password-file")
+    server.extra = ("--database", url, "--database-wait", "90", "--database-password-file")
     secret = tmp_path / "password"
     secret.write_text(f"{password}\n")
     secret.chmod(0o600)
@@ -118,7 +118,7 @@ def test_a_server_survives_a_restart_of_postgresql_and_hides_its_password(
         request = _submit_beside(server)
         _poll(lambda: _logged(server, "store.waiting"), "a log line about the lost server")
         database.start()
-        request.join(60)
+        request.join(120)
         assert len(server.client.get("/v1/jobs")) == 2
         assert server.process.poll() is None
         assert server.process.pid == pid
@@ -126,7 +126,7 @@ def test_a_server_survives_a_restart_of_postgresql_and_hides_its_password(
         assert "hunter2" not in doctor.stdout + doctor.stderr
         server.kill()
         # The same from the environment; no job inherits it.
-        server.extra = ("--database", url, "--database-wait", "30")
+        server.extra = ("--database", url, "--database-wait", "90")
         os.environ["FAIRLEAD_DATABASE_PASSWORD"] = password
         try:
             server.start()
@@ -134,7 +134,7 @@ def test_a_server_survives_a_restart_of_postgresql_and_hides_its_password(
             del os.environ["FAIRLEAD_DATABASE_PASSWORD"]
         assert server.client.job(job)["id"] == job
         show = server.client.submit(["env"], workload="big")["id"]
-        server.client.wait(show, timeout_s=60)
+        server.client.wait(show, timeout_s=120)
         logs = server.client.raw("GET", f"/v1/jobs/{show}/logs")[2]
         assert b"FAIRLEAD_JOB=" in logs
         assert b"hunter2" not in logs

@@ -299,7 +299,7 @@ def test_watch_shows_a_job_submitted_later(server: LiveServer, tmp_path: Path) -
         assert soon("seen-by-watch")
         assert soon("finished")
         watching.send_signal(signal.SIGINT)
-        watching.wait(20)
+        watching.wait(60)
     finally:
         watching.kill()
         watching.wait()

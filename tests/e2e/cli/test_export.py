@@ -22,7 +22,7 @@ def export(*arguments: object) -> str:
         [sys.executable, "-m", "fairlead", "export", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -41,7 +41,7 @@ def show(slurm: SlurmCluster, job: str) -> dict[str, str]:
 
 
 def wait_until_started(slurm: SlurmCluster, jobs: list[str]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while any(show(slurm, job)["JobState"] == "PENDING" for job in jobs):
         assert time.monotonic() < until, [show(slurm, job) for job in jobs]
         time.sleep(0.2)
@@ -57,9 +57,9 @@ def foreign(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
 @pytest.mark.slow
 def test_held_jobs_start_on_the_advised_nodes(foreign: SlurmCluster) -> None:
     held = {
-        submit(foreign, "daemon", "--hold", "--gres=gpu:1", "--job-name=ResNet-50", seconds=20),
-        submit(foreign, "games", "--hold", "--gres=gpu:1", "--nodes=2", seconds=20),
-        submit(foreign, "daemon", "--hold", "--gres=gpu:k80:2", seconds=20),
+        submit(foreign, "daemon", "--hold", "--gres=gpu:1", "--job-name=ResNet-50", seconds=300),
+        submit(foreign, "games", "--hold", "--gres=gpu:1", "--nodes=2", seconds=300),
+        submit(foreign, "daemon", "--hold", "--gres=gpu:k80:2", seconds=300),
     }
     advised = {one["job"]: one for one in json.loads(export("--slurm", "--json"))}
     assert set(advised) == held

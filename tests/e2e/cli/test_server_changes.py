@@ -4,6 +4,7 @@ import time
 
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
+from tests.support.waiting import until
 
 from fairlead.client import ServerError
 
@@ -28,12 +29,11 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
     def running() -> dict[str, str]:
         return {job["id"]: job["accelerator"] for job in client.get("/v1/jobs", state="running")}
 
-    first = client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
-    until = time.monotonic() + 90
-    while running() != {first: "v100"} and time.monotonic() < until:
-        time.sleep(0.05)
+    first = client.submit(["sleep", "600"], workload="big", accelerators=["v100"])["id"]
+    until(lambda: running() == {first: "v100"})
     assert own_server.cli("nodes", "cordon", "v100-0").stdout == "v100-0: cordoned\n"
-    others = [client.submit(["sleep", "60"], workload="big", weight=9)["id"] for _ in range(3)]
+    others = [client.submit(["sleep", "600"], workload="big", weight=9)["id"] for _ in range(3)]
+    until(lambda: sorted(running().values()) == ["k80", "v100"], "no other job runs")
     time.sleep(3.5)  # three rounds
     shown = client.job(first)
     assert (shown["state"], shown["leases"]) == ("running", 1)
@@ -42,13 +42,11 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
     own_server.start()
     assert json_output(own_server, "nodes")[0]["cordoned"]
     client.post(f"/v1/jobs/{first}/cancel")
+    until(lambda: list(running().values()) == ["k80"])
     time.sleep(1.5)
     assert list(running().values()) == ["k80"]
     assert own_server.cli("nodes", "return", "v100-0").stdout == "v100-0: up\n"
-    until = time.monotonic() + 90
-    while len(running()) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
-    assert sorted(running().values()) == ["k80", "v100"]
+    until(lambda: sorted(running().values()) == ["k80", "v100"])
     for job in others:
         client.post(f"/v1/jobs/{job}/cancel")
 
@@ -70,10 +68,8 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     own_server.devices = "v100=1"
     own_server.start()
     client = own_server.client
-    first, second = (client.submit(["sleep", "60"], workload="big")["id"] for _ in range(2))
-    until = time.monotonic() + 90
-    while client.job(first)["state"] != "running" and time.monotonic() < until:
-        time.sleep(0.05)
+    first, second = (client.submit(["sleep", "600"], workload="big")["id"] for _ in range(2))
+    until(lambda: client.job(first)["state"] == "running")
     own_server.kill()
     own_server.devices = "k80=1,v100=1"  # in whatever order
     own_server.start()
@@ -81,10 +77,7 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     def used() -> set[str]:
         return {client.job(one)["accelerator"] for one in (first, second)}
 
-    until = time.monotonic() + 90
-    while used() != {"v100", "k80"} and time.monotonic() < until:
-        time.sleep(0.05)
-    assert used() == {"v100", "k80"}
+    until(lambda: used() == {"v100", "k80"})
     assert [one["id"] for one in json_output(own_server, "nodes")] == ["v100-0", "k80-0"]
     assert own_server.cli("nodes", "drain", "k80-0").returncode == 0
     assert own_server.cli("nodes", "remove", "k80-0", "--yes").returncode == 0

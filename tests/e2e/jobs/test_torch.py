@@ -52,7 +52,7 @@ def test_a_sharded_gang_that_is_moved_and_loses_a_rank_ends_with_the_same_bits(
         client.resume(moved)
         until(lambda: client.job(moved)["steps_done"] >= 20)
         until(lambda: _kill_a_rank(server, moved))
-        ended = [client.wait(job, timeout_s=120) for job in (moved, whole)]
+        ended = [client.wait(job, timeout_s=240) for job in (moved, whole)]
         assert [(job["state"], job["steps_done"]) for job in ended] == [("finished", 48)] * 2
         assert ended[0]["leases"] >= 3
         assert set(ended[0]["accelerators_used"]) == {"v100", "k80"}

@@ -14,10 +14,12 @@ from tests.e2e.local.bench import CLUSTER, TRAIN, Bench, uninterrupted
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.waiting import eventually
 
-from fairlead.engines.base import Ended, Progressed, Report
+from fairlead.engines.base import Ended, LaunchOrder, Progressed, Report
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.job import checkpoint
+
+STEPS = 4000
 
 
 @pytest.fixture
@@ -35,37 +37,52 @@ def bench(tmp_path: Path, server: LeaseServer) -> Bench:
     return asyncio.run(make())
 
 
+def leaving(bench: Bench, lease: int, **more: Any) -> LaunchOrder:
+    """Return the order of a training that must leave under its first two leases.
+
+    Its steps take so long that it cannot finish before, and no time under its last lease.
+    """
+    command = bench.training(STEPS, 0.01 if lease < 3 else 0.0)
+    return bench.order(lease, *command, total_steps=STEPS, **more)
+
+
 def test_a_job_that_leaves_twice_makes_every_step_once(bench: Bench, server: LeaseServer) -> None:
-    server.leave_from = {1: 5, 2: 15}
-    first, second, third = asyncio.run(bench.train(*(bench.order(n) for n in (1, 2, 3))))
+    async def scene() -> list[Ended]:
+        server.leave_from = {1: 5}
+        ends = await bench.train(leaving(bench, 1))
+        server.leave_from[2] = int(ends[0].steps or 0) + 5
+        return [*ends, *await bench.train(leaving(bench, 2), leaving(bench, 3))]
+
+    first, second, third = asyncio.run(scene())
     assert [end.ending for end in (first, second, third)] == ["left", "left", "finished"]
     assert first.steps is not None
     assert second.steps is not None
-    assert 5 <= first.steps < second.steps < 40
-    assert third.steps == 40
-    assert bench.result()["steps"] == list(range(40))
-    assert bench.result()["weight"] == uninterrupted(40)
+    assert 5 <= first.steps < second.steps < STEPS
+    assert third.steps == STEPS
+    assert bench.result()["steps"] == list(range(STEPS))
+    assert bench.result()["weight"] == uninterrupted(STEPS)
 
 
 def test_members_of_a_gang_leave_after_the_same_step(bench: Bench, server: LeaseServer) -> None:
     server.world_size = 3
     server.leave_from = {1: 8}
-    first, second = asyncio.run(bench.train(bench.order(1, gang=3), bench.order(2, gang=3)))
+    orders = leaving(bench, 1, gang=3), leaving(bench, 3, gang=3)
+    first, second = asyncio.run(bench.train(*orders))
     assert (first.ending, second.ending) == ("left", "finished")
     assert first.exit_codes == (85, 85, 85)
     for rank in range(3):
-        assert bench.result(rank)["steps"] == list(range(40))
+        assert bench.result(rank)["steps"] == list(range(STEPS))
 
 
 def test_a_job_runs_without_the_server_until_its_lease_expires(
     bench: Bench, server: LeaseServer
 ) -> None:
     server.close()
-    order = bench.order(1, environment={**bench.order(1).environment, "FAIRLEAD_LEASE_S": "0.15"})
-    (end,) = asyncio.run(bench.train(order))
+    environment = {**bench.order(1).environment, "FAIRLEAD_LEASE_S": "2"}
+    (end,) = asyncio.run(bench.train(leaving(bench, 1, environment=environment)))
     assert end.ending == "left"
     assert end.steps is not None
-    assert 0 < end.steps < 40
+    assert 0 < end.steps < STEPS
 
 
 @pytest.mark.parametrize("unreachable_for", [{0, 1, 2}, {1}])
@@ -73,15 +90,13 @@ def test_a_gang_leaves_after_the_same_step_if_the_server_is_unreachable(
     bench: Bench, server: LeaseServer, unreachable_for: set[int]
 ) -> None:
     server.unreachable_for = unreachable_for
-    environment = {**bench.order(1).environment, "FAIRLEAD_LEASE_S": "1"}
-    train = sys.executable, bench.root / "train.py", 4000, bench.root / "out", 0.01
-    order = bench.order(1, *train, gang=3, total_steps=4000, environment=environment)
-    (end,) = asyncio.run(bench.train(order))
+    environment = {**bench.order(1).environment, "FAIRLEAD_LEASE_S": "2"}
+    (end,) = asyncio.run(bench.train(leaving(bench, 1, gang=3, environment=environment)))
     assert (end.ending, end.exit_codes) == ("left", (85, 85, 85))
     committed = checkpoint.latest(str(bench.root / "j"))
     assert committed is not None
     assert committed.steps == end.steps
-    assert 0 < committed.steps < 4000
+    assert 0 < committed.steps < STEPS
 
 
 def test_a_shell_around_a_job_neither_hides_its_status_nor_cuts_it_off(
@@ -89,24 +104,25 @@ def test_a_shell_around_a_job_neither_hides_its_status_nor_cuts_it_off(
 ) -> None:
     slow = bench.root / "slow.py"
     slow.write_text(TRAIN.replace("return {", "time.sleep(1.0); return {", 1))
-    command = f"{sys.executable} {slow} 40 {bench.root}/out 0.02; echo end"
+
+    def order(lease: int) -> LaunchOrder:
+        step_s = 0.01 if lease < 3 else 0.0
+        command = f"{sys.executable} {slow} {STEPS} {bench.root}/out {step_s}; echo end"
+        return bench.order(lease, "bash", "-c", command, total_steps=STEPS)
 
     async def scene() -> list[Ended]:
-        await bench.engine.launch(bench.order(1, "bash", "-c", command))
+        await bench.engine.launch(order(1))
         await eventually(lambda: any(renewal["steps"] >= 3 for renewal in server.renewals))
         server.leave_from = {1: 0, 2: 20}
         await bench.engine.stop(1)  # the signal kills the shell at once
         stopped = await bench.ended()
-        return [
-            stopped,
-            *await bench.train(*(bench.order(n, "bash", "-c", command) for n in (2, 3))),
-        ]
+        return [stopped, *await bench.train(order(2), order(3))]
 
     stopped, left, finished = asyncio.run(scene())
     assert [end.ending for end in (stopped, left, finished)] == ["left", "left", "finished"]
     assert stopped.steps is not None
     assert stopped.steps >= 3
-    assert bench.result()["steps"] == list(range(40))
+    assert bench.result()["steps"] == list(range(STEPS))
 
 
 def test_a_lease_that_has_ended_writes_nothing(bench: Bench, server: LeaseServer) -> None:
@@ -120,9 +136,12 @@ def test_a_member_that_crashes_ends_the_gang_and_keeps_the_checkpoint(
 ) -> None:
     server.world_size = 2
     server.leave_from = {1: 5}
-    crash = (sys.executable, bench.root / "train.py", 40, bench.root / "out", 0.005, 30)
+    crash = bench.training(STEPS, 0.001, 1000)
     first, second = asyncio.run(
-        bench.train(bench.order(1, gang=2), bench.order(2, *crash, gang=2, grace_s=2.0))
+        bench.train(
+            leaving(bench, 1, gang=2),
+            bench.order(2, *crash, gang=2, grace_s=2.0, total_steps=STEPS),
+        )
     )
     assert second.ending == "failed"
     assert "exited with 3" in second.message
@@ -170,13 +189,11 @@ def test_a_shell_job_is_stopped_or_killed_and_its_progress_read(bench: Bench) ->
     )
     deaf = "trap '' TERM; echo ready; sleep 60"
 
-    async def scene() -> tuple[Ended, Ended, float]:
+    async def scene() -> tuple[Ended, Ended]:
         order = bench.order(1, "bash", "-c", script, progress_pattern=r"step (\d+)", total_steps=9)
         await bench.engine.launch(order)
-        steps = 0.0
         async for report in bench.engine.reports():
-            if isinstance(report, Progressed):
-                steps = report.steps
+            if report == Progressed(1, 3.0):
                 break
         await bench.engine.stop(1)
         polite = await bench.ended()
@@ -184,10 +201,9 @@ def test_a_shell_job_is_stopped_or_killed_and_its_progress_read(bench: Bench) ->
         await eventually((bench.root / "logs/2.0.log").exists)
         await eventually(lambda: "ready" in (bench.root / "logs/2.0.log").read_text())
         await bench.engine.stop(2)
-        return polite, await bench.ended(), steps
+        return polite, await bench.ended()
 
-    polite, deaf_end, steps = asyncio.run(scene())
-    assert steps == 3
+    polite, deaf_end = asyncio.run(scene())
     assert (polite.ending, polite.steps) == ("left", 3)
     assert (bench.root / "saved").read_text() == "bye\n"
     assert (deaf_end.ending, deaf_end.exit_codes) == ("left", (-9,))
@@ -213,8 +229,10 @@ def test_a_new_engine_adopts_running_leases_and_stops_orphans(bench: Bench) -> N
     orphan = bench.root / "data/leases/2"
 
     async def first() -> list[int]:
-        for lease, for_s in ((1, "1.5"), (2, "60")):
-            await bench.engine.launch(bench.order(lease, "sleep", for_s, job=f"j{lease}"))
+        until_file = "until test -e end; do sleep 0.05; done"
+        for lease, command in ((1, until_file), (2, "exec sleep 600")):
+            order = bench.order(lease, "bash", "-c", command, job=f"j{lease}")
+            await bench.engine.launch(order)
         for lease in (1, 2):
             await eventually((bench.root / f"data/leases/{lease}/members.json").exists)
         await bench.engine.close()
@@ -227,6 +245,7 @@ def test_a_new_engine_adopts_running_leases_and_stops_orphans(bench: Bench) -> N
         await bench.engine.adopt({1, 7})
         never = await bench.ended()
         assert await bench.engine.running() == {1}
+        (bench.root / "end").touch()
         adopted = await bench.ended()
         await eventually(lambda: not orphan.exists())
         return [never, adopted]

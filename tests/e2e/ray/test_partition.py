@@ -44,7 +44,7 @@ def server(
     far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RayServer]:
     addresses = {HEAD: HERE, "n3": BESIDE, "n2": THERE}
-    ray = RayCluster(NODES, addresses, {"n2": far.enter}, silence_s=2.0)
+    ray = RayCluster(NODES, addresses, {"n2": far.enter}, silence_s=3.0)
     server = RayServer(tmp_path, ray, HERE).with_certificate()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.crt"))
     try:
@@ -77,8 +77,8 @@ def test_a_node_partitioned_while_the_server_dies_loses_no_steps_and_is_fenced(
     scene = CutOff(server, far, 1200, 1000)
     assert server.leases() == {scene.gang: ["n2", "n4"], scene.alone: ["n2"]}
     restarted, taken = scene.cut()
-    # Ray detects the partition after 7.5 s. On a busy machine the server's start takes longer.
-    assert taken < 13.0 or taken - restarted < 8.0
+    # Ray detects the partition after 10.5 s, and a round takes 180 s.
+    assert taken - restarted < 30.0
     leases = f"{server.data}/ray/nodes/n2/leases/"
     assert processes(leases), "no keeper is left there"
     scene.let_it_try_to_save()

@@ -18,7 +18,7 @@ N_JOBS = 64
 N_WORKLOADS = 12
 TURNS = 24
 """requests of each thread"""
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_a_checkpoint_of_a_fenced_lease_is_detected(tmp_path: Path) -> None:
     directory = tmp_path / "j1/checkpoint"
     checkpoint.raise_fence(str(directory), 7)
     watch = CheckpointMonitor(tmp_path)
-    assert wait_until(lambda: watch.seen and watch.seen["j1"].fence == 7, 10.0)
+    assert wait_until(lambda: watch.seen and watch.seen["j1"].fence == 7, 90.0)
     (directory / "latest.json").write_text('{"lease": 3, "steps": 5, "files": ["3-5.0.ckpt"]}')
     watch.stop()
     assert watch.complaints == ["j1: lease 3 committed step 5 below fence 7"]

@@ -49,7 +49,7 @@ def test_jobs_from_cli_python_and_rest_migrate_and_finish_exactly(server: LiveSe
     with request.urlopen(post) as answer:
         assert answer.status == 201
         ids["rest"] = json.load(answer)["id"]
-    ends = {client: server.client.wait(job, timeout_s=90) for client, job in ids.items()}
+    ends = {client: server.client.wait(job, timeout_s=240) for client, job in ids.items()}
     for client, job in ends.items():
         assert (job["state"], job["steps_done"]) == ("finished", steps)
         check_result(server.root / f"{client}.0", steps)
@@ -74,7 +74,7 @@ def test_a_repeatedly_killed_server_loses_no_step(server: LiveServer) -> None:
         server.kill()
         server.start()
     for job_id, (number, steps) in ids.items():
-        job = server.client.wait(job_id, timeout_s=90)
+        job = server.client.wait(job_id, timeout_s=240)
         assert (job["state"], job["steps_done"]) == ("finished", steps)
         check_result(server.root / f"out{number}.0", steps)
 
@@ -91,14 +91,14 @@ def test_a_gang_finishes_beside_a_failing_job(server: LiveServer) -> None:
         workload="small",
         progress_pattern=r"step (\d+)",
     )
-    assert server.client.wait(bad["id"], timeout_s=60)["state"] == "failed"
+    assert server.client.wait(bad["id"], timeout_s=240)["state"] == "failed"
     failed = server.client.job(bad["id"])
     assert failed["failures"] == 2
     assert failed["leases"] == 2 + failed["preemptions"]  # a round may end before it exits
-    done = server.client.wait(shell["id"], timeout_s=60)
+    done = server.client.wait(shell["id"], timeout_s=240)
     assert (done["state"], done["steps_done"]) == ("finished", 3)
     assert server.cli("logs", shell["id"]).stdout == "step 1\nstep 2\nstep 3\n"
-    assert server.client.wait(gang["id"], timeout_s=60)["state"] == "finished"
+    assert server.client.wait(gang["id"], timeout_s=240)["state"] == "finished"
     for rank in (0, 1):
         check_result(server.root / f"gang.{rank}", 300)
 
@@ -126,11 +126,11 @@ def test_a_suspended_job_keeps_its_steps_over_a_restart_until_it_is_resumed(
     assert server.client.job(job)["state"] == "suspended"
     assert server.client.job(job)["steps_done"] == steps
     assert server.cli("resume", job).returncode == 0
-    assert server.client.wait(job, timeout_s=60)["state"] == "finished"
+    assert server.client.wait(job, timeout_s=240)["state"] == "finished"
     check_result(server.root / "out.0", 1200)
     other = server.client.submit(command, workload="small", steps=1200)["id"]
     assert server.cli("cancel", other).returncode == 0
-    assert server.client.wait(other, timeout_s=90)["state"] == "cancelled"
+    assert server.client.wait(other, timeout_s=240)["state"] == "cancelled"
     refused = server.cli("cancel", other)
     assert refused.returncode == 1
     assert "already ended" in refused.stderr

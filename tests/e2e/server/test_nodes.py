@@ -37,7 +37,7 @@ def node_states(server: LiveServer) -> dict[str, str]:
 
 def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: LiveServer) -> None:
     fast, slow = sorted(node_states(server), reverse=True)
-    job = server.client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
+    job = server.client.submit(["sleep", "600"], workload="big", accelerators=["v100"])["id"]
     until = time.monotonic() + 90
     while server.client.job(job)["state"] != "running":
         assert time.monotonic() < until
@@ -68,8 +68,8 @@ def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: Live
 
 
 def test_a_restart_with_other_devices_loses_and_adds_devices(server: LiveServer) -> None:
-    job = server.client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
-    until = time.monotonic() + 90
+    job = server.client.submit(["sleep", "600"], workload="big", accelerators=["v100"])["id"]
+    until = time.monotonic() + 240
     while server.client.job(job)["state"] != "running":
         assert time.monotonic() < until
         time.sleep(0.1)
@@ -101,10 +101,10 @@ def test_directories_of_ended_leases_are_removed_and_those_of_live_keepers_stay(
     server: LiveServer,
 ) -> None:
     python, train = sys.executable, str(server.root / "train.py")
-    running = server.client.submit(["sleep", "60"], workload="small", accelerators=["k80"])["id"]
+    running = server.client.submit(["sleep", "600"], workload="small", accelerators=["k80"])["id"]
     command = [python, train, "50", str(server.root / "out")]
     job = server.client.submit(command, workload="big", steps=50, accelerators=["v100"])["id"]
-    assert server.client.wait(job, timeout_s=60)["state"] == "finished"
+    assert server.client.wait(job, timeout_s=120)["state"] == "finished"
     until = time.monotonic() + 90
     while server.client.job(running)["state"] != "running" or len(leases(server)) != 1:
         assert time.monotonic() < until, leases(server)

@@ -3,11 +3,13 @@
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 SCRIPT = "import sys, time; time.sleep(float(sys.argv[1]))"
 """a program that neither uses the library nor writes checkpoints"""
@@ -30,7 +32,7 @@ def run_scripts(server: LiveServer, count: int = 6, seconds: float = 3.0) -> flo
     command = [sys.executable, "-c", SCRIPT, str(seconds)]
     began = time.monotonic()
     ids = [server.client.submit(command, workload="small")["id"] for _ in range(count)]
-    ends = [server.client.wait(job, timeout_s=90) for job in ids]
+    ends = [server.client.wait(job, timeout_s=180) for job in ids]
     taken_s = time.monotonic() - began
     assert {(job["state"], job["preemptions"], job["lost_s"]) for job in ends} == {
         ("finished", 0, 0.0)
@@ -39,10 +41,13 @@ def run_scripts(server: LiveServer, count: int = 6, seconds: float = 3.0) -> flo
 
 
 def test_programs_without_checkpoints_finish_as_fast_as_under_fifo(tmp_path: Path) -> None:
-    with serving(tmp_path / "fair", "v100=1,k80=1") as server:
-        fair_s = run_scripts(server)
-    with serving(tmp_path / "fifo", "v100=1,k80=1", "--policy", "fifo") as server:
-        fifo_s = run_scripts(server)
+    with (
+        serving(tmp_path / "fair", "v100=1,k80=1") as fair,
+        serving(tmp_path / "fifo", "v100=1,k80=1", "--policy", "fifo") as fifo,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        # At the same time, so that a busy machine slows down both.
+        fair_s, fifo_s = pool.map(run_scripts, (fair, fifo))
     assert fair_s < 1.3 * fifo_s
 
 
@@ -53,10 +58,10 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 def test_a_job_may_choose_to_be_preempted_and_the_lost_work_is_shown(server: LiveServer) -> None:
-    command = [sys.executable, "-c", SCRIPT, "60"]
+    command = [sys.executable, "-c", SCRIPT, "600"]
     settings = {"workload": "small", "preempt": "yes"}
     ids = [server.client.submit(command, **settings)["id"] for _ in range(2)]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while sum(server.client.job(job)["preemptions"] for job in ids) < 2:
         assert time.monotonic() < deadline, [server.client.job(job) for job in ids]
         time.sleep(0.1)
@@ -68,6 +73,7 @@ def test_a_job_may_choose_to_be_preempted_and_the_lost_work_is_shown(server: Liv
     assert f"warning job.work_lost job={ids[0]}" in log
     for job in ids:
         server.client.post(f"/v1/jobs/{job}/cancel")
+    until(lambda: not any(server.client.job(job)["devices"] for job in ids), "a job does not end")
     lost_s = sum(server.client.job(job)["lost_s"] for job in ids)
     assert lost_s > 1.0
     _, _, text = server.client.raw("GET", "/metrics")
@@ -102,9 +108,9 @@ def test_an_exit_before_the_declared_steps_fails_unless_allowed(server: LiveServ
     for flags in ((), ("--allow-short",)):
         submitted = server.cli(*submit, *flags, "--", *train)
         assert submitted.returncode == 0, submitted.stderr
-    short = server.client.wait("j1", timeout_s=60)
+    short = server.client.wait("j1", timeout_s=120)
     assert (short["state"], short["steps_done"], short["failures"]) == ("failed", 10, 1)
     assert short["message"].startswith("exited with 0 after 10 of 50 steps: expected all of them")
     assert server.cli("job", "j1", "--wait").returncode == 1
-    allowed = server.client.wait("j2", timeout_s=60)
+    allowed = server.client.wait("j2", timeout_s=120)
     assert (allowed["state"], allowed["steps_done"], allowed["message"]) == ("finished", 10, "")

@@ -1,5 +1,6 @@
 """Recovery time of a killed server with thousands of jobs, and of its standby."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from fairlead.store import Put, Store
 
 JOBS = 2000
 BACK_S, TAKES_OVER_S = 4.0, 10.0
-"""three seconds on quiet cores, which are slower beside other tests; see ``_waited_s``"""
+"""three seconds on quiet cores, which are slower beside other tests; see ``Stopwatch``"""
 
 
 def _fill(server: LiveServer) -> None:
@@ -37,8 +38,21 @@ def _fill(server: LiveServer) -> None:
     store.close()
 
 
+class Stopwatch:
+    """Seconds since its start, without those in which a server or this test waited for a core."""
+
+    def __init__(self, *running: int) -> None:
+        """Start, with the processes that already run."""
+        self._began = time.monotonic()
+        self._waited = {pid: _waited_s(pid) for pid in (os.getpid(), *running)}
+
+    def taken_s(self, server: int) -> float:
+        waited = [_waited_s(pid) - self._waited.get(pid, 0.0) for pid in (os.getpid(), server)]
+        return time.monotonic() - self._began - sum(waited)
+
+
 def _waited_s(pid: int) -> float:
-    """Return the time that a process waited for a core."""
+    """Return the time that the first thread of a process waited for a core."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
@@ -54,10 +68,10 @@ def test_a_killed_server_with_two_thousand_jobs_is_back_within_seconds(
         for _ in range(3):
             time.sleep(2.0)  # several rounds with plans for all of these jobs
             server.kill()
-            began = time.monotonic()
+            watch = Stopwatch()
             server.start()
             assert server.process is not None
-            took.append(time.monotonic() - began - _waited_s(server.process.pid))
+            took.append(watch.taken_s(server.process.pid))
             assert len(server.client.get("/v1/jobs", limit=10_000)) == JOBS
     finally:
         server.clean_up()
@@ -88,10 +102,11 @@ def test_a_standby_server_takes_over_without_disturbing_jobs(
         while "standby" not in (tmp_path / "server.log").read_text():
             time.sleep(0.1)
         first.kill()
-        began = time.monotonic()
+        assert second.process is not None
+        watch = Stopwatch(second.process.pid)
         second.wait_until_up()
-        took = time.monotonic() - began
-        done = second.client.wait(job, timeout_s=60)
+        took = watch.taken_s(second.process.pid)
+        done = second.client.wait(job, timeout_s=120)
     finally:
         second.clean_up()
         first.clean_up()

@@ -16,7 +16,10 @@ __all__ = ["SlurmServer", "note", "rig"]
 def rig(slurm: SlurmCluster, root: Path, **options: Any) -> EngineFixture:
     """Return the fixture of an engine on this Slurm, for tests without a server."""
     return EngineFixture(
-        make=lambda: SlurmEngine(root / "data", **options), root=root, cluster=slurm.cluster
+        make=lambda: SlurmEngine(root / "data", **options),
+        root=root,
+        cluster=slurm.cluster,
+        patience_s=120.0,
     )
 
 

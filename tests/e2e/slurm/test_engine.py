@@ -49,8 +49,8 @@ def test_a_silent_node_s_writer_is_fenced(slurm: SlurmCluster, tmp_path: Path) -
         command = (sys.executable, "-c", writer, order.checkpoint_dir, str(fenced))
         await bench.engine.launch(replace(order, command=command))
         members = tmp_path / "data/leases/1/0/members.json"
-        await bench.until(members.exists, "it to run")
-        await asyncio.sleep(1.5)
+        saved_at = Path(order.checkpoint_dir, "latest.json")
+        await bench.until(lambda: members.exists() and saved_at.exists(), "it to save")
         pids = lease_dir.read_json(members)
         assert pids is not None
         # As if the node were partitioned: its job is unreachable and continues to run.
@@ -205,12 +205,14 @@ def test_a_tenant_s_job_runs_as_the_tenant_s_user(slurm: SlurmCluster) -> None:
 def test_leases_continue_and_can_be_stopped_without_the_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slurm = SlurmCluster(tmp_path / "own")  # a killed controller loses its latest changes
+    # A killed controller loses its latest changes.
+    slurm = SlurmCluster(tmp_path / "own", patience_s=120.0)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
 
     async def scene() -> list[Ended]:
-        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data"))
-        await bench.engine.adopt(())
+        engine = SlurmEngine(tmp_path / "data", silence_s=30.0)
+        bench = EngineHarness(rig(slurm, tmp_path), engine)
+        await engine.adopt(())
         await bench.start(1, [("n1", 0), ("n2", 0)])
         await bench.start(2, [("n3", 0)], "wait", 12.0)
         await asyncio.sleep(7.0)  # until the controller has saved its jobs
@@ -235,8 +237,9 @@ def test_leases_continue_and_can_be_stopped_without_the_controller(
 
 def test_cancelled_jobs_and_dead_keepers_are_reported(slurm: SlurmCluster, tmp_path: Path) -> None:
     async def scene() -> list[Ended]:
-        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data"))
-        await bench.engine.adopt(())
+        engine = SlurmEngine(tmp_path / "data", silence_s=30.0)
+        bench = EngineHarness(rig(slurm, tmp_path), engine)
+        await engine.adopt(())
         await bench.start(1, [("n1", 0)])
         await bench.start(2, [("n2", 0), ("n3", 0)])
         slurm.run("scancel", "--nodelist=n1")

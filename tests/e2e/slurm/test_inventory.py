@@ -31,9 +31,8 @@ def test_the_inventory_follows_the_nodes_of_a_reservation(
     )  # fmt: skip
 
     async def scene() -> None:
-        bench = EngineHarness(
-            rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours")
-        )
+        engine = SlurmEngine(tmp_path / "data", reservation="ours", silence_s=30.0)
+        bench = EngineHarness(rig(slurm, tmp_path), engine)
         cluster = await bench.engine.inventory()
         assert [node.id for node in cluster.nodes] == ["n1", "n3"]
         await bench.engine.adopt(())
@@ -108,7 +107,8 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
     root = Path(
         tempfile.mkdtemp(prefix="fairlead-")
     )  # short: part of the names of Slurm's sockets
-    slurm = SlurmCluster(root / "own", nodes, {"TopologyPlugin": "topology/none"})
+    settings = {"TopologyPlugin": "topology/none"}
+    slurm = SlurmCluster(root / "own", nodes, settings, patience_s=120.0)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     try:
         yield slurm.start()

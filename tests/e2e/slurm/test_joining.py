@@ -22,7 +22,7 @@ GROWN = Node("n10", ("k80", "k80", "k80", "p100"), "r2")
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmServer]:
     if missing():
         pytest.skip(missing())
-    slurm = SlurmCluster(tmp_path / "slurm", FIRST)
+    slurm = SlurmCluster(tmp_path / "slurm", FIRST, patience_s=120.0)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     server = SlurmServer(tmp_path, slurm)
     try:
@@ -62,7 +62,7 @@ def test_nodes_that_join_or_grow_are_used_and_removed_nodes_are_left(server: Slu
     server.slurm.set_nodes([*FIRST, FEWER])
     server.until(lambda: counts(server) == {"n1": (True, 0), "n10": (True, 1)}, "one device")
     single = server.submit("single", 20, workload="small", accelerators=["k80"])
-    assert server.client.wait(single, timeout_s=60)["state"] == "finished", server.log()
+    assert server.client.wait(single, timeout_s=120)["state"] == "finished", server.log()
     assert server.is_in_state(moves, "queued")
     server.slurm.set_nodes([*FIRST, GROWN])
     grown = {"n1": (True, 0), "n10": (True, 0), "n10+1": (True, 0)}
@@ -76,8 +76,7 @@ def test_nodes_that_join_or_grow_are_used_and_removed_nodes_are_left(server: Slu
         for rank in range(ranks):
             check_result(server.root / f"{name}.{rank}", steps)
     assert server.client.job(stays)["leases"] == 1
-    # It may have moved once more, when its node had all devices again.
-    assert server.client.job(moves)["leases"] in (2, 3)
+    assert server.client.job(moves)["leases"] >= 2
     wide = server.submit("wide", 200, workload="small", gang=3, accelerators=["k80"])
     assert server.client.wait(wide, timeout_s=120)["state"] == "finished", server.log()
     for rank in range(3):

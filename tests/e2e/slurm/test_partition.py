@@ -41,9 +41,10 @@ def server(
     far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SlurmServer]:
     there = {"n2": (THERE, far.enter)}
-    slurm = SlurmCluster(tmp_path / "slurm", NODES, address=HERE, apart=there)
+    slurm = SlurmCluster(tmp_path / "slurm", NODES, address=HERE, apart=there, patience_s=120.0)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     server = SlurmServer(tmp_path, slurm, HERE).with_certificate()
+    server.silence_s = 5.0
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.crt"))
     try:
         slurm.start()
@@ -59,7 +60,7 @@ def test_a_node_partitioned_while_the_server_dies_loses_no_steps_and_is_fenced(
     scene = CutOff(server, far, 1500, 1000)
     assert server.leases() == {scene.gang: ["n1", "n2"], scene.alone: ["n2"]}
     restarted, taken = scene.cut()
-    assert taken - restarted < 12.0
+    assert taken - restarted < 30.0  # seven on a quiet machine; a round takes 180
     scene.let_it_try_to_save()
     far.restore_network()
     scene.finish()

@@ -48,7 +48,8 @@ def test_jobs_migrate_between_nodes_that_save_to_local_disks(server: SlurmServer
 def test_a_job_resumes_from_the_last_checkpoint_that_left_its_dead_node(
     server: SlurmServer,
 ) -> None:
-    server.start(round_s=20.0)
+    server.silence_s = 10.0
+    server.start(round_s=90.0)
     job = server.submit(
         "out", 500, workload="uneven", accelerators=["p100", "k80"], environment=OFTEN
     )
@@ -66,11 +67,10 @@ def test_a_job_resumes_from_the_last_checkpoint_that_left_its_dead_node(
     server.slurm.kill_node("n3")
     try:
         server.until(lambda: server.leases() == {job: ["n4"]}, "it to run elsewhere")
-        done = server.client.wait(job, timeout_s=60)
+        done = server.client.wait(job, timeout_s=240)
     finally:
         server.bring_back("n3")
-    assert (done["state"], done["steps_done"], done["leases"]) == ("finished", 500, 2)
-    assert done["failures"] == 0
+    assert (done["state"], done["steps_done"], done["failures"]) == ("finished", 500, 0)
     check_result(server.root / "out.0", 500)
-    lost, _ = [end["steps"] for end in server.log_events("lease.ended")]
+    lost, *_ = [end["steps"] for end in server.log_events("lease.ended")]
     assert lost == last < steps(local)

@@ -46,6 +46,7 @@ SPEEDS = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_
         "big": {"v100": 100, "p100": 50, "k80": 20},
         "small": {"v100": 100, "p100": 90, "k80": 60},
         "uneven": {"v100": 100, "p100": 25, "k80": 110},
+        "steep": {"v100": 100, "p100": 4, "k80": 110},
     }.items()
     for accelerator, speed in speeds.items()
     for gang in (1, 2, 3)
@@ -61,7 +62,9 @@ class ClusterServer:
     """A server in a separate directory."""
 
     engine: str
-    """default value of ``--engine``"""
+    """value of ``--engine`` without ``silence-s``"""
+    silence_s = 30.0
+    """seconds after which a silent node is lost: a busy machine's nodes are not"""
 
     def __init__(self, root: Path, host: str = "127.0.0.1") -> None:
         self.root, self.data, self.host = root, root / "data", host
@@ -73,8 +76,8 @@ class ClusterServer:
         self.process: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
 
-    def start(self, *, policy: str = "max-min", round_s: float = 6.0, engine: str = "") -> Self:
-        engine = engine or self.engine
+    def start(self, *, policy: str = "max-min", round_s: float = 6.0) -> Self:
+        engine = f"{self.engine},silence-s={self.silence_s:g}"
         command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
         command += ["--host", self.host, "--port", str(self.port), *self.tls]
         command += ["--round", str(round_s), "--policy", policy, "--create-tenants"]
@@ -166,4 +169,4 @@ class ClusterServer:
             self._client.close()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)

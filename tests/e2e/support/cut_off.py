@@ -7,6 +7,9 @@ from tests.e2e.support.cluster_server import ClusterServer, note
 from tests.e2e.support.trained_line import check_result
 from tests.support.namespaces import IsolatedNode
 
+ROUND_S = 180.0
+"""leases must outlast the server's restart on a busy machine, or the cut-off jobs would leave"""
+
 
 class CutOff:
     """A gang partly on *n2* and a job on *n2*, which is cut off; *n3* has space for both."""
@@ -15,14 +18,15 @@ class CutOff:
         self, server: ClusterServer, far: IsolatedNode, gang_steps: int, steps: int
     ) -> None:
         self.server, self.far = server, far
-        server.start(round_s=40.0)
+        server.start(round_s=ROUND_S)
         server.client.post("/v1/nodes/n3/cordon")
         often = {"FAIRLEAD_CHECKPOINT_S": "0.5"}
         self.gang = server.submit(
             "gang", gang_steps, workload="small", gang=3, accelerators=["v100", "k80"]
         )
+        # On n2 it would take minutes: it must not end there before the server is back.
         self.alone = server.submit(
-            "alone", steps, workload="uneven", accelerators=["p100", "k80"], environment=often
+            "alone", steps, workload="steep", accelerators=["p100", "k80"], environment=often
         )
         self._made = ((self.gang, "gang", gang_steps, 3), (self.alone, "alone", steps, 1))
         server.until(lambda: {self.gang, self.alone} <= set(server.leases()), "both to run")
@@ -40,7 +44,7 @@ class CutOff:
         began = time.monotonic()
         self.far.cut(server.data)
         server.kill()
-        server.start(round_s=40.0)
+        server.start(round_s=ROUND_S)
         restarted = time.monotonic() - began
         elsewhere = {self.gang: ["n3"], self.alone: ["n3"]}
         server.until(lambda: server.leases() == elsewhere, "both to run elsewhere")
@@ -60,10 +64,10 @@ class CutOff:
         assert steps > 0
 
     def finish(self) -> None:
-        """Check that both jobs finish with exactly their steps, each under one more lease."""
+        """Check that both jobs finish with exactly their steps, each under a later lease."""
         for job_id, name, steps, ranks in self._made:
-            job = self.server.client.wait(job_id, timeout_s=120)
-            assert (job["state"], job["steps_done"], job["leases"]) == ("finished", steps, 2)
-            assert job["failures"] == 0
+            job = self.server.client.wait(job_id, timeout_s=240)
+            assert (job["state"], job["steps_done"], job["failures"]) == ("finished", steps, 0)
+            assert job["leases"] >= 2
             for rank in range(ranks):
                 check_result(self.server.root / f"{name}.{rank}", steps)

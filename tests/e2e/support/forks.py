@@ -122,7 +122,7 @@ def _forked_commands() -> Forks:
 def run_command(
     arguments: Iterable[object],
     environment: Mapping[str, str],
-    timeout_s: float = 60.0,
+    timeout_s: float = 180.0,
     directory: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of a client to its end, as ``subprocess.run`` does."""

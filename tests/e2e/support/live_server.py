@@ -109,7 +109,7 @@ class LiveServer:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)
 
     @property
     def client(self) -> Client:

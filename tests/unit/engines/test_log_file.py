@@ -173,14 +173,15 @@ while True:
     seen = after = 0
     for _ in range(3):
         with subprocess.Popen([sys.executable, "-c", code]) as writer:
-            until = time.monotonic() + 30.0
+            until = time.monotonic() + 90.0
             begun = end_of(tmp_path / "1.0.log")
             while end_of(tmp_path / "1.0.log") <= begun:
                 assert time.monotonic() < until
-            until = time.monotonic() + kill_after_s
-            while time.monotonic() < until:  # the follower may be slower, never wrong
+            kill_at, wanted = time.monotonic() + kill_after_s, seen + 4
+            while time.monotonic() < kill_at or seen < wanted:
+                assert time.monotonic() < until
                 text, after = read_leases(tmp_path, 0, after, 1 << 20)
-                seen += check(text, after)
+                seen += check(text, after)  # the follower may be slower, never wrong
             writer.kill()
         text, after = read_leases(tmp_path, 0, after, 1 << 20)
         check(text, after)
@@ -188,7 +189,6 @@ while True:
         kept = [int(at) for at in follow(tmp_path)[0].split()]
         assert kept == list(range(kept[0], after, LINE))
         assert len(sizes(tmp_path)) <= MAX_PARTS + 1  # killed before it removed the oldest
-    assert seen > 10
 
 
 def check(text: bytes, reached: int) -> int:

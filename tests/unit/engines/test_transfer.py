@@ -238,10 +238,10 @@ def save_with_others(where: str, rank: int, done: list[object]) -> None:
     """Save one checkpoint as a member of a gang of three does."""
     checkpoint.write(where, 1, 5, rank, payload(rank))
     if rank == 0:
-        checkpoint.commit(where, 1, 5, 3, wait_s=20.0)
+        checkpoint.commit(where, 1, 5, 3, wait_s=90.0)
         done.append("committed")
     else:
-        done.append(checkpoint.wait_for_commit(where, 1, 5, wait_s=20.0))
+        done.append(checkpoint.wait_for_commit(where, 1, 5, wait_s=90.0))
 
 
 def test_a_gang_on_several_nodes_saves_together(transport: Transport) -> None:

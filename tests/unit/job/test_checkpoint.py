@@ -114,7 +114,7 @@ def test_of_racing_writers_the_later_lease_wins(tmp_path: Path) -> None:
         checkpoint.raise_fence(str(tmp_path), 2)
         seen = checkpoint.latest(str(tmp_path))
         _race(str(tmp_path), 2, 20)
-        early.join(10)
+        early.join(60)
         assert early.exitcode == 0
     finally:
         early.kill()

@@ -69,7 +69,7 @@ def leave_all(server: Server, members: list[Member]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(60.0)
     assert not any(thread.is_alive() for thread in threads)
 
 

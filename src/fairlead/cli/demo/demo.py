@@ -23,11 +23,12 @@ _START_TIMEOUT_S = 120.0
 """seconds until a server that lives but does not answer counts as not started"""
 _NEXT = """
 Next steps:
-  fairlead demo --keep     keep the server and its web pages; in another shell, with its
-                           FAIRLEAD_DATA: fairlead jobs, explain j1, shares, audit --live
-  fairlead compare         compare policies in one report
+  fairlead demo --keep   keep the server and its web pages; in another shell,
+                         with its FAIRLEAD_DATA: fairlead jobs, explain j1,
+                         shares, audit --live
+  fairlead compare       compare policies in one report
   fairlead serve --emulate v100=2,k80=4
-                           run your own jobs: fairlead submit --help"""
+                         run your own jobs: fairlead submit --help"""
 
 
 def demo(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("fairlead.oidc")
 
-_FETCH_S = 5.0
+_FETCH_S = 10.0
 """timeout of one request to the provider"""
 _RETRY_S = 5.0
 """time between two fetches: unknown key ids and failures cause no more"""

@@ -37,6 +37,6 @@ def test_no_two_gangs_that_start_together_meet_at_one_port() -> None:
             keeper.close()
     assert len(set(ports)) == len(ports)
     with socket.create_server(("", ports[0])) as rank_0:  # sets SO_REUSEADDR, as PyTorch does
-        socket.create_connection(("127.0.0.1", ports[0]), timeout=10).close()
+        socket.create_connection(("127.0.0.1", ports[0]), timeout=60).close()
         rank_0.accept()[0].close()
     keepers[0].close()
