@@ -60,12 +60,10 @@ def test_packing_gains_at_least_8_percent_on_the_continuous_trace(speeds: SpeedT
 
 @needs_shared
 @pytest.mark.parametrize("seed", [1, 2])
-def test_rounds_of_units_lose_little_more_to_gangs_than_rounds_of_jobs(
-    speeds: SpeedTable, seed: int
-) -> None:
-    """Gangs of up to 8 on 8 devices cost rounds of jobs 4 to 5 % of the fluid's time.
+def test_gangs_cost_rounds_of_jobs_and_of_units_little(speeds: SpeedTable, seed: int) -> None:
+    """Gangs of up to 8 on 8 devices cost rounds little of the fluid's time.
 
-    Rounds of units do not exchange small jobs for gangs: they lose 6 to 7 %, packed 7 to 9 %.
+    Rounds of units neither choose gangs together nor exchange small jobs for them.
     """
     cluster = read_cluster("v100=8,p100=8,k80=8")
     recipe = Recipe(kind="continuous-multiple", jobs=60, rate=4.0)
@@ -75,6 +73,9 @@ def test_rounds_of_units_lose_little_more_to_gangs_than_rounds_of_jobs(
         rounds = average_jct_s(policy, cluster, speeds, jobs, mechanism)
         return rounds / average_jct_s(policy, cluster, speeds, jobs, "ideal")
 
-    alone = loss("max-min", "shares")
-    assert loss("max-min", "units") <= alone + 0.03
-    assert loss("max-min:packed", "units") <= alone + 0.04
+    losses = [
+        loss("max-min", "shares"),
+        loss("max-min", "units"),
+        loss("max-min:packed", "units"),
+    ]
+    assert all(one <= most for one, most in zip(losses, (1.03, 1.08, 1.10), strict=True)), losses
