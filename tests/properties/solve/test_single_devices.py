@@ -10,10 +10,9 @@ from hypothesis.extra import numpy as nst
 
 from fairlead.compiled import compiled
 from fairlead.model.arrays import FloatArray
-from fairlead.solve import NO_PARTNER, OptionProblem, best_sum
+from fairlead.solve import NO_PARTNER, OptionProblem, best_sum, single_devices
 from fairlead.solve.single_devices import best_single_devices
 
-pytestmark = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 values = st.floats(0.1, 9.0) | st.sampled_from([0.0, 1.0, 2.0])
 
 
@@ -57,11 +56,17 @@ def test_the_choice_is_the_optimum_of_the_program(case: Any) -> None:
     assert matched.tolist() == share.tolist()
 
 
-def test_a_row_makes_room_by_moving_to_its_second_best_column() -> None:
-    value = np.array([[5.0, 4.0], [3.0, 0.0]])
-    chosen = best_single_devices(value, np.array([1.0, 1.0]))
-    assert chosen is not None
-    assert chosen.tolist() == [1, 0]
+def test_a_row_makes_room_by_moving_to_its_second_best_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value, capacity = np.array([[5.0, 4.0], [3.0, 0.0]]), np.array([1.0, 1.0])
+    if compiled is not None:
+        chosen = best_single_devices(value, capacity)
+        assert chosen is not None
+        assert chosen.tolist() == [1, 0]
+    monkeypatch.setattr(single_devices, "compiled", None)
+    assert best_single_devices(value, capacity) is None  # left to the program
+    assert share_by_program(value, capacity).tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
 @pytest.mark.parametrize(
