@@ -108,6 +108,9 @@ class WorkerThreads:
                 raise  # the plan's own error
             problem = f"the plan takes longer than {self._plan_limit_s:g} s"
             raise PlanTimeoutError(problem, _places_in(thread)) from None
+        finally:
+            if answer.done() and not answer.cancelled():
+                self._planning.remove(thread)  # not stuck, though it may take a while to end
 
     def close(self) -> None:
         """Wait for running calls, but not for plans without end."""

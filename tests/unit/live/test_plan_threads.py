@@ -59,6 +59,35 @@ def test_no_more_than_three_plans_without_end_run_beside_each_other() -> None:
     asyncio.run(compute())
 
 
+def test_a_plan_that_has_answered_is_not_one_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+
+    class LingeringThread(threading.Thread):
+        """Ends long after its call, as any thread may on a busy machine."""
+
+        def run(self) -> None:
+            super().run()
+            end.wait()
+
+    monkeypatch.setattr(threading, "Thread", LingeringThread)
+
+    def fail() -> None:
+        raise ArithmeticError("singular")
+
+    async def compute() -> None:
+        workers = WorkerThreads()
+        for number in range(3):
+            assert await workers.plan(lambda number=number: number) == number
+            with pytest.raises(ArithmeticError, match="singular"):
+                await workers.plan(fail)
+        workers.close()
+
+    try:
+        asyncio.run(compute())
+    finally:
+        end.set()
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), StopIteration(1), KeyError("x"), TimeoutError()])
 def test_errors_of_plans_end_neither_the_event_loop_nor_the_wait(error: BaseException) -> None:
     def fail() -> None:
