@@ -63,7 +63,7 @@ def test_a_plan_that_has_answered_is_not_one_without_end(monkeypatch: pytest.Mon
     end = threading.Event()
 
     class LingeringThread(threading.Thread):
-        """Ends long after its call, as any thread may on a busy machine."""
+        """Lives on long after its call, as any thread may on a busy machine."""
 
         def run(self) -> None:
             super().run()
