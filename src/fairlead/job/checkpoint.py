@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeGuard
 from fairlead import block_file, failpoints, untrusted_file
 from fairlead.atomic_file import fsync_directory, replace_file
 from fairlead.block_file import Payload
-from fairlead.job.saving.memory_file import MemoryFile, write_file
+from fairlead.job.saving.memory_file import MemoryFile, remove_file, write_file
 from fairlead.untrusted_file import UnusableFileError
 
 _CHECKPOINT_NAME = re.compile(
@@ -257,7 +257,7 @@ def install(
     with _locked(directory, wait_s):
         require(directory, lease)
         if committed is None:
-            _remove(os.path.join(directory, "latest.json"))
+            remove_file(os.path.join(directory, "latest.json"))
             return
         paths = [os.path.join(directory, name) for name in committed.files]
         transferred = [path for path in paths if os.path.exists(path + ".part")]
@@ -276,10 +276,10 @@ def remove_copy(directory: str, lease: int, *, wait_s: float = _LOCK_TIMEOUT_S) 
         return
     with _locked(directory, wait_s):
         if fence(directory) <= lease:
-            _remove(os.path.join(directory, "latest.json"))
+            remove_file(os.path.join(directory, "latest.json"))
             for name in os.listdir(directory):
                 if _CHECKPOINT_NAME.fullmatch(name):
-                    _remove(os.path.join(directory, name))
+                    remove_file(os.path.join(directory, name))
 
 
 def is_intact(path: str) -> bool:
@@ -328,7 +328,7 @@ def _remove_obsolete(directory: str, lease: int, keep: list[str]) -> None:
         number, steps = int(match[1]), match[2]
         is_next = number == lease and (steps is None or int(steps) > last)
         if number <= lease and not is_next:
-            _remove(os.path.join(directory, name))
+            remove_file(os.path.join(directory, name))
 
 
 @contextmanager
@@ -383,11 +383,6 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 def _is_file_name(value: object) -> bool:
     return isinstance(value, str) and _FILE_NAME.fullmatch(value) is not None
-
-
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _damaged(name: str) -> OSError:

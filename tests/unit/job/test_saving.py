@@ -5,6 +5,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ from fairlead import block_file
 from fairlead.job import checkpoint
 from fairlead.job.saving import memory_file, saver
 from fairlead.job.saving.ahead import Ahead
-from fairlead.job.saving.memory_file import MemoryFile, write_file
+from fairlead.job.saving.memory_file import MemoryFile, remove_file, write_file
 from fairlead.job.saving.saver import LIMIT_VARIABLE, Saver
 
 BLOCK = 1 << 12
@@ -240,3 +241,34 @@ def test_memory_is_taken_once_the_last_write_has_ended(memory: Path) -> None:
     spare = made.take_spare()
     assert spare is not None
     spare.close()
+
+
+def test_a_removed_file_is_gone_at_once_and_its_memory_soon(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_file, "_LARGE", BLOCK)
+    path = memory / "file"
+    for size in SIZES:
+        path.write_bytes(bytes(size))
+        with path.open("rb") as file:
+            remove_file(str(path))
+            assert not path.exists()
+            until(lambda: len(_descriptors_of(file.fileno())) == 1)
+        remove_file(str(path))  # there is none
+    os.mkfifo(path)
+    remove_file(str(path))
+    path.symlink_to(memory)
+    remove_file(str(path))
+    path.mkdir()
+    with pytest.raises(OSError, match=str(path)):
+        remove_file(str(path))
+
+
+def _descriptors_of(descriptor: int) -> list[str]:
+    """Return this process's descriptors of the same file."""
+    wanted, names = os.fstat(descriptor), []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(f"/proc/self/fd/{name}"), wanted):
+                names.append(name)
+    return names

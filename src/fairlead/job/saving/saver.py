@@ -2,7 +2,8 @@
 
 A preempted process must leave its device at once, and its successor waits for the checkpoint. To
 take host memory takes longer than to copy the state into it. So the memory of the next save is
-taken ahead: memory for the copy of the state, and a spare file if checkpoints are in memory.
+taken ahead: memory for the copy of the state and of all else on the device, and a spare file if
+checkpoints are in memory.
 """
 
 import os
@@ -86,26 +87,33 @@ class Saver:
             from fairlead.job.torch import device_memory  # noqa: PLC0415  # as above
 
             self._nbytes = device_memory.bytes_of(states())
+        if self._nbytes <= block_file.BLOCK:
+            return
         nbytes = self._nbytes + _MARGIN
-        host, spare = self._host_bytes(nbytes), self._spare_bytes(nbytes)
-        if self._nbytes > block_file.BLOCK and _has_room(host + spare, self._limit):
-            self._ahead.begin(self._take(host and nbytes, spare))
+        host, spare = self.host_memory(), self._spare_bytes(nbytes)
+        others = 0 if host is None else self._other_bytes()
+        for other_nbytes in dict.fromkeys((others, 0)):
+            lacking = 0 if host is None else host.lacking(nbytes, other_nbytes)
+            if _has_room(lacking + spare, self._limit):
+                self._ahead.begin(self._take(host, nbytes, other_nbytes, spare))
+                return
 
-    def _host_bytes(self, nbytes: int) -> int:
-        """Return the bytes of host memory that a copy of the state lacks."""
-        host = self.host_memory()
-        return 0 if host is None else max(nbytes - host.nbytes, 0)
+    def _other_bytes(self) -> int:
+        """Return the bytes on the device that belong to no state, such as gradients."""
+        cuda = sys.modules["torch"].cuda
+        allocated = int(cuda.memory_allocated()) if cuda.is_initialized() else 0
+        return max(allocated - self._nbytes, 0)
 
     def _spare_bytes(self, nbytes: int) -> int:
         """Return the bytes of the spare file to make; 0: none."""
         return nbytes if self._spare is None and is_in_memory(self._directory) else 0
 
-    def _take(self, host_bytes: int, spare_bytes: int) -> Iterator[None]:
+    def _take(self, host: Any, nbytes: int, other_nbytes: int, spare_bytes: int) -> Iterator[None]:
         """Take memory piece by piece."""
         block_file.drop_read_memory()
-        if host_bytes:
-            cuda = sys.modules["torch"].cuda
-            yield from self._host.take_ahead(host_bytes, pinned=cuda.is_initialized())
+        if host is not None:
+            pinned = sys.modules["torch"].cuda.is_initialized()
+            yield from host.take_ahead(nbytes, other_nbytes, pinned=pinned)
         if spare_bytes:
             self._spare = MemoryFile(self._directory, spare_bytes)
             try:

@@ -49,12 +49,20 @@ class HostState:
         """Whether the state is in host memory only."""
         return bool(self._released)
 
-    def take_ahead(self, nbytes: int, *, pinned: bool) -> Iterator[None]:
-        """Take the memory for a state of this size piece by piece, before the state is copied."""
-        if nbytes > self._memory.nbytes or (pinned and not self._memory.pinned):
-            self._memory.close()
-            self._memory = _Memory(nbytes + _MARGIN, pinned=pinned)
+    def lacking(self, nbytes: int, other_nbytes: int = 0) -> int:
+        """Return the bytes of host memory that ``take_ahead`` would take for these sizes."""
+        missing = nbytes - self._memory.nbytes, other_nbytes - self._rest.nbytes
+        return sum(max(each, 0) for each in missing)
+
+    def take_ahead(self, nbytes: int, other_nbytes: int = 0, *, pinned: bool) -> Iterator[None]:
+        """Take the memory for a state of this size piece by piece, before the state is copied.
+
+        A release takes ``other_nbytes`` more, above all for gradients.
+        """
+        self._memory = self._memory.enlarged(nbytes, pinned=pinned)
         yield from self._memory.take()
+        self._rest = self._rest.enlarged(other_nbytes, pinned=pinned)
+        yield from self._rest.take()
 
     def copy_out(self, storages: Sequence[Any]) -> list[memoryview]:
         """Return the bytes of each storage, valid until the next call."""
@@ -113,6 +121,13 @@ class _Memory:
         self._unlock = weakref.finalize(self, _unlock, locked)
         self._unlock.atexit = False
 
+    def enlarged(self, nbytes: int, *, pinned: bool) -> "_Memory":
+        """Return this memory if the bytes fit, else another one in its place."""
+        if nbytes <= self.nbytes and (self.pinned or not pinned):
+            return self
+        self.close()
+        return _Memory(nbytes + _MARGIN, pinned=pinned)
+
     def take(self) -> Iterator[None]:
         """Fault in and lock the pieces that are not yet; OSError if there is no memory."""
         while self._map is not None and self._taken < self.nbytes:
@@ -161,9 +176,7 @@ def _copy(storages: Sequence[Any], memory: _Memory) -> tuple[_Memory, dict[int, 
     steps = (-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
     *starts, total = accumulate(steps, initial=0)
     pinned = any(storage.device.type == "cuda" for storage in storages)
-    if total > memory.nbytes or (pinned and not memory.pinned):
-        memory.close()
-        memory = _Memory(total, pinned=pinned)
+    memory = memory.enlarged(total, pinned=pinned)
     if pinned:
         memory.take_all()
     copies = [

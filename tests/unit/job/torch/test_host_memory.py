@@ -108,6 +108,25 @@ def test_no_transfer_crosses_two_pieces_and_every_byte_arrives(locks: Locks) -> 
     assert (host.nbytes, host._memory.content.data_ptr()) == (taken, address)
 
 
+def test_a_release_takes_no_memory_if_that_of_state_and_gradients_was_taken_ahead(
+    locks: Locks,
+) -> None:
+    state, gradient = torch.rand(5000), torch.rand(3000)
+    storages, host = [one.untyped_storage() for one in (state, gradient)], HostState()
+    before, sizes = gradient.clone(), [storage.nbytes() for storage in storages]
+    assert host.lacking(*sizes) == sum(sizes)
+    for _ in host.take_ahead(*sizes, pinned=True):
+        pass
+    assert host.lacking(*sizes) == 0
+    taken, locked = host.nbytes, dict(locks.locked)
+    assert taken == sum(locked.values())
+    host.copy_out(storages[:1])
+    host.release(storages, copied=True)
+    assert (host.nbytes, locks.locked) == (taken, locked)
+    host.restore()
+    assert torch.equal(gradient, before)
+
+
 def test_a_checkpoint_is_read_into_locked_memory_which_is_unlocked_after_it(
     locks: Locks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
