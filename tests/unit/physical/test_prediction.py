@@ -88,9 +88,10 @@ def test_the_simulator_predicts_recorded_runs(path: Path, tmp_path: Path) -> Non
     assert read_record(tmp_path / "copy.json") == record
 
 
-def test_jobs_complete_earlier_by_a_quarter_if_speeds_count() -> None:
+@pytest.mark.parametrize("name", ["max-min", "fairlead"])
+def test_jobs_complete_earlier_by_a_quarter_if_speeds_count(name: str) -> None:
     counted, ignored = (
-        read_record(FOLDER / f"{name}.json") for name in ("max-min", "max-min-agnostic")
+        read_record(FOLDER / f"{each}.json") for each in (name, "max-min-agnostic")
     )
     jobs = [[(job.workload, job.steps) for job in run.jobs] for run in (counted, ignored)]
     assert jobs[0] == jobs[1]
