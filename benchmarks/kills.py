@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--copies", action="store_true", help="train in copies (HadarE)")
+    parser.add_argument("--elastic", action="store_true", help="resize gangs (Gandiva)")
     options = parser.parse_args()
     for what in needs():
         print(f"skipped: {what}")
@@ -28,7 +29,9 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="fairlead-kills-"))
     server = postgres.Postgres() if options.database == "postgresql" else None
     database = server.database() if server is not None else None
-    site = KillSite(home, database, offload_gib=2.0, copies=options.copies)
+    site = KillSite(
+        home, database, offload_gib=2.0, copies=options.copies, elastic=options.elastic
+    )
     run = KillRig(
         site,
         random.Random(options.seed),

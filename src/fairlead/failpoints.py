@@ -2,6 +2,7 @@
 
 A process with ``FAIRLEAD_CRASHES=DIR`` in its environment kills itself at a point if ``DIR`` holds
 a file with the point's name. It removes the file first, so every file kills one process, once.
+If the file holds a process ID, that process is killed instead, when another one passes the point.
 Without the variable, as outside tests, a point does nothing.
 """
 
@@ -54,8 +55,11 @@ def point(name: str) -> None:
 def _exit_if_requested(name: str) -> None:
     assert _directory is not None
     assert name in POINTS, name
+    path = os.path.join(_directory, name)
     try:
-        os.unlink(os.path.join(_directory, name))
+        with open(path, encoding="ascii") as file:
+            victim = file.read()
+        os.unlink(path)
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(int(victim or os.getpid()), signal.SIGKILL)

@@ -17,8 +17,8 @@ from statistics import median
 from typing import Any
 
 import pytest
+from tests.e2e.local.offload_bench import OffloadBench
 from tests.e2e.local.test_hand_over import MovingBench
-from tests.e2e.local.test_offload import OffloadBench
 from tests.e2e.support.lease_server import LeaseServer
 
 torch = pytest.importorskip("torch")

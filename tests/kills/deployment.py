@@ -25,6 +25,8 @@ small,1,v100,,,50,
 small,1,k80,,,40,
 big,2,v100,,,80,
 big,2,k80,,,30,
+big,3,v100,,,90,
+big,3,k80,,,40,
 """
 _SERVER = """
 from fairlead.live import journal
@@ -35,6 +37,7 @@ run()
 _DISK_MIB = 64
 TENANTS = ("red", "blue", "green")
 COPIES_POLICY = "hadare:restart-s=0.1"
+ELASTIC_POLICY = "gandiva:grow-after-s=1"
 
 
 @dataclass
@@ -49,6 +52,8 @@ class KillSite:
     """host memory for parked processes; 0: none park"""
     copies: bool = False
     """whether jobs of one device train in copies, on both nodes"""
+    elastic: bool = False
+    """whether gangs change their size, between one device and three"""
     process: "subprocess.Popen[bytes] | None" = None
     starts: int = 0
     submitted: int = 0
@@ -59,7 +64,7 @@ class KillSite:
     _client: Client | None = None
 
     def __post_init__(self) -> None:
-        for name in ("steps", "results", "devices", "crashes", "data"):
+        for name in ("steps", "results", "devices", "meetings", "crashes", "data"):
             (self.home / name).mkdir()
         (self.home / "speeds.csv").write_text(_SPEEDS, encoding="ascii")
         (self.home / "complaints").touch()
@@ -86,8 +91,8 @@ class KillSite:
         command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
         command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
         command += ["--create-tenants", "--offload-memory", f"{self.offload_gib:g}"]
-        if self.copies:
-            command += ["--policy", COPIES_POLICY]
+        if self.policies[0]:
+            command += ["--policy", self.policies[0]]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
         environment = {**clean, **self._environment}
         if self.database is not None:
@@ -100,6 +105,15 @@ class KillSite:
     def _environment(self) -> dict[str, str]:
         shifted = self.clock.environment if self.clock is not None else {}
         return {failpoints.VARIABLE: str(self.home / "crashes"), **shifted}
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Policies of the server: the first at its start, empty for the default."""
+        if self.copies and self.elastic:
+            return COPIES_POLICY, ELASTIC_POLICY, ELASTIC_POLICY
+        if self.copies:
+            return COPIES_POLICY, COPIES_POLICY, "max-min"
+        return (ELASTIC_POLICY if self.elastic else "", "max-min", "hierarchical", "srtf")
 
     def supervise(self) -> None:
         """Restart the server if it has died."""
@@ -145,7 +159,7 @@ class KillSite:
     def submit(self, *, steps: int, gang: int, workload: str) -> bool:
         """Submit a job; return whether the server acknowledged it."""
         self.submitted += 1
-        forks = self.copies and gang == 1
+        forks, resizes = self.copies and gang == 1, self.elastic and gang > 1
         job_environment = {"FAIRLEAD_CHECKPOINT_S": "0.4", **self._environment}
         try:
             job = self.client.submit(
@@ -156,6 +170,8 @@ class KillSite:
                 gang=gang,
                 steps=steps,
                 max_copies=2 if forks else None,
+                min_gang=1 if resizes else None,
+                max_gang=3 if resizes else None,
                 retries=1000,
                 grace_s=5.0,
                 directory=str(self.home),

@@ -109,10 +109,10 @@ def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) 
         job_id, total = job["id"], int(job["total_steps"])
         if (job["state"], job["steps_done"]) != ("finished", total):
             wrong.append(f"{job_id} is {job['state']} with {job['steps_done']} of {total} steps")
+        is_elastic = job.get("max_gang", job["gang"]) != job.get("min_gang", job["gang"])
         for rank in range(job["gang"] if not _may_fork(home, job_id) else 0):
-            wrong += [
-                f"{job_id}, rank {rank}: {what}" for what in _check_rank(home, job_id, rank, total)
-            ]
+            problems = _check_rank(home, job_id, rank, total, stays=rank == 0 or not is_elastic)
+            wrong += [f"{job_id}, rank {rank}: {what}" for what in problems]
     return wrong
 
 
@@ -141,10 +141,15 @@ def check_leases(home: Path, job: dict[str, Any], leases: list[dict[str, Any]]) 
     return wrong
 
 
-def _check_rank(home: Path, job: str, rank: int, total: int) -> list[str]:
-    """Return the problems of one member's trace over all leases of its job."""
+def _check_rank(home: Path, job: str, rank: int, total: int, *, stays: bool) -> list[str]:
+    """Return the problems of one member's trace over all leases of its job.
+
+    A rank that does not stay is missing in some leases.
+    """
     wrong = []
-    result = home / "results" / f"{job}.{rank}"
+    result, trace = home / "results" / f"{job}.{rank}", home / "steps" / f"{job}.{rank}"
+    if not stays and not (result.exists() and trace.exists()):
+        return []
     if not result.exists():
         return ["no result file"]
     value = 0
@@ -153,12 +158,14 @@ def _check_rank(home: Path, job: str, rank: int, total: int) -> list[str]:
     if json.loads(result.read_text(encoding="ascii")) != {"made": total, "chain": value}:
         wrong.append(f"wrong state after {total} steps")
     last_lease, reached, at = -1, 0, 0
-    for line in (home / "steps" / f"{job}.{rank}").read_text(encoding="ascii").splitlines():
+    for line in trace.read_text(encoding="ascii").splitlines():
         lease_text, what, number, *more = line.split()
         lease = int(lease_text)
         if what == "begins":
             if lease <= last_lease:
                 wrong.append(f"lease {lease} began after lease {last_lease}")
+            if not stays:
+                reached = max(reached, int(number))
             if not int(number) == int(more[0]) <= reached:
                 wrong.append(f"lease {lease} began at step {number} with {more[0]} of {reached}")
             last_lease, at = lease, int(number)

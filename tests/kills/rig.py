@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.kills.deployment import COPIES_POLICY, KillSite
+from tests.kills.deployment import KillSite
 from tests.kills.invariants import (
     CheckpointMonitor,
     check_answer,
@@ -140,7 +140,9 @@ class KillRig:
     def _points_passed(self) -> list[str]:
         """Return the failpoints that processes of this site pass."""
         missed = set() if self.site.offload_gib > 0 else {"park", "resume", "prepare"}
-        missed |= {"spare", "resize"}  # its checkpoints are small, on a disk; no gang is elastic
+        missed.add("spare")  # its checkpoints are small, on a disk
+        if not (self.site.elastic and self.site.offload_gib > 0):
+            missed.add("resize")
         if not self.site.copies:
             missed.add("merge")
         return [point for point in failpoints.POINTS if point.split(".")[1] not in missed]
@@ -152,9 +154,7 @@ class KillRig:
             self.counts["server killed"] += self._kill_server()
         if point.startswith("server.policy."):
             round_s = self.site.round_s * self.rng.uniform(0.9, 1.1)
-            policies = ("max-min", "hierarchical", "srtf")
-            if self.site.copies:
-                policies = (COPIES_POLICY, COPIES_POLICY, "max-min")
+            policies = [policy for policy in self.site.policies if policy]
             self.site.change_policy(self.rng.choice(policies), round_s)
 
     def _kill_server(self) -> bool:

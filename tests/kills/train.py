@@ -72,18 +72,26 @@ class _Device:
 class _Gang:
     """Barrier of a gang: each member waits for all others."""
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, meeting: str, rank: int, size: int) -> None:
+        """Meet at the port in the file ``meeting``: processes that stay know no later address."""
         self._peers: list[socket.socket] = []
         if size == 1:
             return
-        address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         if rank == 0:
-            with socket.create_server(address) as door:
+            with socket.create_server(("127.0.0.1", 0)) as door:
                 door.settimeout(_MEET_S)
+                with open(f"{meeting}.tmp", "w", encoding="ascii") as file:
+                    file.write(str(door.getsockname()[1]))
+                os.replace(file.name, meeting)
                 self._peers = [door.accept()[0] for _ in range(size - 1)]
         else:
-            self._peers = [_connect(address)]
+            self._peers = [_connect(meeting)]
         self._first = rank == 0
+
+    def leave(self) -> None:
+        """Close the connections to all other members."""
+        for peer in self._peers:
+            peer.close()
 
     def meet(self) -> None:
         """Wait for all members; raise ConnectionError if one has left."""
@@ -95,12 +103,13 @@ class _Gang:
             _receive(peer)
 
 
-def _connect(address: tuple[str, int]) -> socket.socket:
+def _connect(meeting: str) -> socket.socket:
     until = time.monotonic() + _MEET_S
     while True:
         try:
-            return socket.create_connection(address)
-        except ConnectionRefusedError:
+            with open(meeting, encoding="ascii") as file:
+                return socket.create_connection(("127.0.0.1", int(file.read())))
+        except (FileNotFoundError, ConnectionRefusedError):
             if time.monotonic() > until:
                 raise
             time.sleep(0.02)
@@ -120,12 +129,16 @@ def main() -> None:
     run.register(model=model, device=device)
     trace, lease = f"{home}/steps/{name}.{run.rank}", run.lease
     _append(trace, f"{lease} begins {run.steps_done} {model['made']}\n")
-    gang = _Gang(run.rank, run.world_size)
+    meeting = f"{home}/meetings/{name}."
+    gang = _Gang(f"{meeting}{lease}", run.rank, run.world_size)
+    run.on_resize()
     may_fork = len(sys.argv) > 3
     for i in run.steps(range(steps)):
         if run.lease != lease:
             lease = run.lease
             _append(trace, f"{lease} begins {run.steps_done} {model['made']}\n")
+            gang.leave()
+            gang = _Gang(f"{meeting}{lease}", run.rank, run.world_size)
         device.hold(lease)
         gang.meet()
         model["chain"] = chain(model["chain"], i)

@@ -41,6 +41,14 @@ def test_a_file_kills_only_the_first_process_at_its_point(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_with_a_process_id_kills_that_process(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "300"]) as other:
+        (tmp_path / "job.restored").write_text(str(other.pid))
+        assert _run(_PASS, **{failpoints.VARIABLE: str(tmp_path)}).returncode == 0
+        assert other.wait(60) == -9
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_the_variable_no_process_dies(tmp_path: Path) -> None:
     (tmp_path / "job.restored").touch()
     assert _run(_PASS).returncode == 0

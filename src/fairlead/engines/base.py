@@ -61,6 +61,8 @@ class LaunchOrder:
     """host memory up to which its processes may stay without their device after the lease"""
     resumes: int | None = None
     """first lease of the parked processes that continue under this one"""
+    restart_reason: str = ""
+    """reason for which the job's parked processes do not; empty if there were none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Ended:
     """steps that its parked process is saving behind the lease; a ``Saved`` follows"""
     suspended: bool = False
     """its parked process does not use the library: all of its work is in its memory"""
+    switch: str = ""
+    """reasons for which its processes, or those before them, did not stay; empty without any"""
 
 
 @dataclass(frozen=True, slots=True)

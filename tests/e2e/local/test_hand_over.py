@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.local.bench import CLUSTER, TRAIN, uninterrupted
-from tests.e2e.local.test_offload import STEPS, OffloadBench, _is_frozen, _until_gone, server
+from tests.e2e.local.offload_bench import STEPS, OffloadBench, is_frozen, until_gone
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.waiting import eventually
 
@@ -23,7 +23,6 @@ from fairlead.engines.local.engine import LocalEngine
 from fairlead.job import checkpoint
 from fairlead.job.saving import memory_file
 
-__all__ = ["server"]
 FORKING = """import subprocess, time
 from fairlead import job
 run = job.attach()
@@ -107,32 +106,32 @@ def test_a_successor_waits_without_a_lease_and_ends_when_it_is_not_needed(
     async def run() -> None:
         bench = MovingBench(tmp_path, server)
         first = await bench.prepare(bench.on(1))
-        assert _is_frozen(first[1], bench.successors()[0])
+        assert is_frozen(first[1], bench.successors()[0])
         assert not (tmp_path / "j").exists()  # no fence, and no checkpoint
         variables = Path(f"/proc/{first[1]}/environ").read_bytes()
         assert b"FAIRLEAD_JOB_TOKEN" not in variables
         await bench.engine.prepare(bench.on(1))
         assert bench.processes(int(bench.successors()[0].name)) == first
         await bench.engine.prepare(bench.on(2))  # the plan has changed
-        await _until_gone(first)
+        await until_gone(first)
         await bench.engine.end_prepared("j")
         await bench.until_unprepared()
         for victim in (0, 1):  # keeper and process die
             pids = await bench.prepare(bench.on(1))
             os.kill(pids[victim], signal.SIGKILL)
-            await _until_gone(pids)
+            await until_gone(pids)
             await bench.until_unprepared()
         pids = await bench.prepare(bench.on(1))
         end = await bench.preempt(bench.on(2), after=2)  # elsewhere
         assert (end.parked, end.handed_over) == (True, False)
-        await _until_gone(pids)
+        await until_gone(pids)
         await bench.until_unprepared()
         parked = bench.processes(2)
         await bench.engine.prepare(bench.on(2))  # the parked process can run it
         assert not bench.engine.prepared_jobs()
         pids = await bench.prepare(bench.on(3))
         await bench.engine.close()
-        await _until_gone([*parked, *pids])
+        await until_gone([*parked, *pids])
         bench.engine = LocalEngine(tmp_path / "data", CLUSTER, offload_gib=8.0)
         await bench.engine.adopt([])
         await bench.until_unprepared()
@@ -168,7 +167,7 @@ def test_processes_that_cannot_wait_are_not_used_and_none_outlives_its_keeper(
         await eventually(lambda: log.exists() and log.read_text().strip())
         os.kill(bench.processes(3)[0], signal.SIGKILL)  # its keeper
         assert (await bench.ended()).ending == "lost"
-        await _until_gone([int(log.read_text())])
+        await until_gone([int(log.read_text())])
         await bench.engine.forget([3])
         small = MovingBench(tmp_path, server, offload_gib=0.001)
         await small.engine.prepare(small.on(4))
@@ -190,32 +189,18 @@ def test_no_step_is_lost_or_repeated_when_processes_die_while_they_are_handed_a_
 
     async def run() -> None:
         bench = MovingBench(tmp_path, server)
-        lease, before = 1, 0
-        await bench.preempt(bench.on(lease), after=1)
-        for point in points:
-            (bench.crashes / point).touch()
-            for _ in range(3):  # to be handed the lease, and to start again
-                lease += 1
-                await bench.engine.prepare(bench.on(lease))
-                end = await bench.preempt(bench.on(lease), after=1)
-                assert end.ending in ("left", "lost", "failed"), (point, end)
-                saved = bench.saved_steps(bench.order(0))
-                assert (end.steps or 0) == saved
-                assert saved >= before, point
-                before = saved
-                if not (bench.crashes / point).exists() and end.ending == "left":
-                    break
-            assert not (bench.crashes / point).exists(), point
-        lease += 1
-        await bench.engine.launch(bench.on(lease))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.forget([lease])
-        await eventually(lambda: not os.listdir(bench.leases))
-        await bench.engine.close()
+
+        async def run_prepared(lease: int) -> Ended:
+            await bench.engine.prepare(bench.on(lease))
+            return await bench.preempt(bench.on(lease), after=1)
+
+        await bench.preempt(bench.on(1), after=1)
+        # Three leases: to be handed one, and to start again.
+        lease = await bench.die_at(points, run_prepared, first=2, tries=3)
+        await bench.finish(bench.on(lease))
+        bench.check_results()
 
     asyncio.run(run())
-    result = json.loads((tmp_path / "out.0").read_text())
-    assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
 
 
 def test_no_step_is_lost_or_repeated_when_processes_die_with_a_file_that_has_no_name_yet(
@@ -234,29 +219,17 @@ def test_no_step_is_lost_or_repeated_when_processes_die_with_a_file_that_has_no_
         )
         assert large in script
         (root / "train.py").write_text(script)
-        lease, before, directory = 1, 0, root / "j"
-        await bench.preempt(bench.on(lease), after=3)
-        for point in points:
-            (bench.crashes / point).touch()
-            for _ in range(9):  # the process may leave before it has taken memory
-                lease += 1
-                end = await bench.preempt(bench.on(lease), after=4)
-                assert end.ending in ("left", "lost", "failed"), (point, end)
-                saved = bench.saved_steps(bench.order(0))
-                assert (end.steps or 0) == saved >= before, point
-                before = saved
-                if not (bench.crashes / point).exists():
-                    break
-            assert not (bench.crashes / point).exists(), point
-        lease += 1
-        await bench.engine.launch(bench.on(lease))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.close()
+        directory = root / "j"
+        await bench.preempt(bench.on(1), after=3)
+        # Nine leases: a process may leave before it has taken memory.
+        lease = await bench.die_at(
+            points, lambda n: bench.preempt(bench.on(n), after=4), first=2, tries=9
+        )
+        await bench.finish(bench.on(lease))
         committed = checkpoint.latest(str(directory))
         assert committed is not None
         assert {*os.listdir(directory)} == {"fence", "lock", "latest.json", *committed.files}
-        result = json.loads((root / "out.0").read_text())
-        assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
+        bench.check_results()
 
     with TemporaryDirectory(dir="/dev/shm") as name:
         monkeypatch.setenv(failpoints.VARIABLE, f"{name}/crashes")

@@ -1,32 +1,36 @@
 """Processes that give up their device and stay: one process over many leases, every step once."""
 
 import asyncio
-import fcntl
 import json
 import os
 import pwd
+import re
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.e2e.local.bench import CLUSTER, Bench, uninterrupted
+from tests.e2e.local.bench import CLUSTER, uninterrupted
+from tests.e2e.local.offload_bench import (
+    STEPS,
+    CommitLock,
+    OffloadBench,
+    alive,
+    is_frozen,
+    until_gone,
+)
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.two_tenants import GOOD, PYTHON, two_tenants
 from tests.support.waiting import eventually, until
 
 from fairlead import failpoints
-from fairlead.engines.base import Ended, LaunchOrder, Saved
+from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir, log_file
-from fairlead.engines.keeper.confinement import cgroup
+from fairlead.engines.keeper.parking.exit_reasons import CONTAINER, OTHER_DEVICES, exit_text
 from fairlead.engines.local.engine import LocalEngine
-from fairlead.job import checkpoint
 
 ROOT = Path(__file__).parents[3]
-STEPS = 200
 LIAR = """import json, os, socket
 keeper = socket.socket(fileno=int(os.environ["FAIRLEAD_KEEPER_FD"]))
 def say(kind): keeper.sendall(json.dumps({"kind": kind, "environment": {}}).encode() + b"\\n")
@@ -46,101 +50,6 @@ train("alone", sys.argv[2], {})
 del os.environ["FAIRLEAD_LEASE"]  # the same again, outside the scheduler
 train("alone", sys.argv[3], {})
 """
-
-
-class CommitLock:
-    """The lock of a job's checkpoints: while it is held, none is committed."""
-
-    def __init__(self, order: LaunchOrder) -> None:
-        self._path = Path(order.checkpoint_dir) / "lock"
-        self._file = -1
-
-    def hold(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def release(self) -> None:
-        os.close(self._file)
-
-
-class OffloadBench(Bench):
-    """A bench whose engine lets processes park, and preempts leases after a few steps."""
-
-    def __init__(self, root: Path, server: LeaseServer, offload_gib: float = 8.0) -> None:
-        super().__init__(root, server)
-        self.engine = LocalEngine(root / "data", CLUSTER, offload_gib=offload_gib)
-        self.crashes = root / "crashes"
-        self.crashes.mkdir(exist_ok=True)
-
-    def order(self, lease: int, *command: object, **more: Any) -> LaunchOrder:
-        train = (sys.executable, self.root / "train.py", STEPS, self.root / "out", 0.015)
-        environment = {failpoints.VARIABLE: str(self.crashes), "FAIRLEAD_CHECKPOINT_S": "1000"}
-        order = super().order(lease, *(command or train), **{"total_steps": STEPS, **more})
-        return replace(order, environment={**order.environment, **environment})
-
-    async def preempt(
-        self,
-        order: LaunchOrder,
-        *,
-        after: int,
-        commits: "CommitLock | None" = None,
-        waits_for_save: bool = True,
-    ) -> Ended:
-        """Run a lease until its job has made some more steps, then preempt it.
-
-        The returned steps are those that its process has saved, unless it is not waited for, or
-        ``commits`` is held.
-        """
-        first = self.saved_steps(order)
-        await self.engine.launch(order)
-        self.server.leave_from[order.lease] = first + after
-
-        def has_made() -> bool:
-            steps = (one for one in self.server.renewals if one["lease"] == order.lease)
-            return any(one["steps"] >= first + after for one in steps)
-
-        ended = asyncio.create_task(self.ended(120.0))
-        while not has_made() and not ended.done():
-            await asyncio.sleep(0.005)
-        if commits is not None:
-            commits.hold()
-        await self.engine.stop(order.lease)
-        end = await ended
-        if end.parked:
-            assert checkpoint.fence(order.checkpoint_dir) == order.lease
-        await self.engine.forget([order.lease])
-        if end.unsaved is not None and waits_for_save and commits is None:
-            end = replace(end, steps=(await self.saved(order)).steps)
-        return end
-
-    async def saved(self, order: LaunchOrder) -> Saved:
-        """Return the report of a lease's process that has saved its steps, or will not."""
-
-        async def wait() -> Saved:
-            async for report in self.engine.reports():
-                if isinstance(report, Saved):
-                    return report
-            raise AssertionError
-
-        report = await asyncio.wait_for(wait(), 90.0)
-        assert (report.lease, report.job) == (order.lease, order.job)
-        return report
-
-    def saved_steps(self, order: LaunchOrder) -> int:
-        committed = checkpoint.latest(order.checkpoint_dir)
-        return 0 if committed is None else committed.steps
-
-    def processes(self, lease: int) -> list[int]:
-        members = lease_dir.read_members(self.root / "data/leases" / str(lease))
-        return [] if members is None else [members.keeper, *(pid for pid, _ in members.started)]
-
-
-@pytest.fixture
-def server() -> Iterator[LeaseServer]:
-    made = LeaseServer()
-    made.valid_s = 0.1
-    yield made
-    made.close()
 
 
 def test_a_job_preempted_ten_times_keeps_its_process_and_ends_bit_identical(
@@ -210,11 +119,12 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         bench = OffloadBench(tmp_path, server)
         await bench.preempt(bench.order(1), after=2)
         first = bench.processes(1)
-        await eventually(lambda: _is_frozen(first[1], tmp_path / "data/leases/1"))
+        await eventually(lambda: is_frozen(first[1], tmp_path / "data/leases/1"))
         elsewhere = replace(bench.order(2), devices=(("node", 1),))
         end = await bench.preempt(elsewhere, after=2)
         assert (end.parked, end.resumed) == (True, False)
-        await _until_gone(first)
+        assert end.switch == exit_text(OTHER_DEVICES)
+        await until_gone(first)
         second = bench.processes(2)
         os.kill(second[1], signal.SIGKILL)  # as the kernel does when memory runs out
         await eventually(lambda: not bench.engine.parked_jobs())
@@ -222,11 +132,11 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         third = bench.processes(3)
         assert bench.engine.parked_jobs() == {"j": (("node", 0),)}
         await bench.engine.end_parked("j")
-        await _until_gone([*second, *third])
+        await until_gone([*second, *third])
         end = await bench.preempt(bench.order(4), after=2)
         fourth = bench.processes(4)
         os.kill(fourth[0], signal.SIGKILL)
-        until(lambda: not _alive(fourth))  # the engine does not run meanwhile: it sees no death
+        until(lambda: not alive(fourth))  # the engine does not run meanwhile: it sees no death
         assert bench.engine.parked_jobs()
         end = await bench.preempt(bench.order(5), after=2)
         assert (end.ending, end.parked, end.resumed) == ("left", True, False)
@@ -234,16 +144,23 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
         (end,) = await bench.train(bench.order(6))
         assert (end.ending, end.steps) == ("lost", None)
-        await _until_gone(fifth)
+        await until_gone(fifth)
         await bench.preempt(bench.order(7), after=2)
         seventh = bench.processes(7)
         await bench.engine.close()
-        await _until_gone(seventh)
+        await until_gone(seventh)
         small = OffloadBench(tmp_path, server, offload_gib=0.001)
         large = OffloadBench(tmp_path, server)
         for chosen, order in (small, small.order(8)), (large, large.order(9, may_stay=False)):
             end = await chosen.preempt(order, after=2)
             assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
+            assert end.switch == end.message
+            log = (tmp_path / f"logs/{order.lease}.0.log").read_text()
+            if order.may_stay:
+                assert re.fullmatch(r"switch: exit \(.* GiB of .*: 0.001 GiB\)", end.switch)
+                assert f"fairlead: {end.switch}\n" in log
+            else:  # as its owner wants
+                assert "switch: exit" not in log + end.switch
         await large.engine.close()
         await small.engine.launch(small.order(10))
         assert (await small.ended()).ending == "finished"
@@ -292,7 +209,7 @@ def test_a_device_is_free_before_the_checkpoint_is_written_and_no_step_counts_be
     assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
 
 
-def test_a_parked_process_keeps_its_user_and_one_that_lies_is_frozen(server: LeaseServer) -> None:
+def test_a_parked_process_keeps_its_user_and_one_that_liesis_frozen(server: LeaseServer) -> None:
     async def run(root: Path) -> None:
         bench = OffloadBench(root, server)
         bench.engine = LocalEngine(root / "data", CLUSTER, offload_gib=8.0, users=True)
@@ -315,9 +232,9 @@ def test_a_parked_process_keeps_its_user_and_one_that_lies_is_frozen(server: Lea
         end = await bench.ended()
         assert (end.ending, end.steps, end.parked) == ("left", None, True)
         liar = bench.processes(3)
-        await eventually(lambda: _is_frozen(liar[1], root / "data/leases/3"))
+        await eventually(lambda: is_frozen(liar[1], root / "data/leases/3"))
         await bench.engine.close()
-        await _until_gone([pid, *liar])
+        await until_gone([pid, *liar])
 
     with two_tenants() as (root, _):
         asyncio.run(run(root))
@@ -338,44 +255,34 @@ def test_no_step_is_lost_or_repeated_when_processes_die_while_they_park_or_resum
 
     async def run() -> None:
         bench = OffloadBench(tmp_path, server)
-        lease = 0
-        for point in POINTS:
-            before = bench.saved_steps(bench.order(0))
-            (bench.crashes / point).touch()
-            for _ in range(3):  # to park, to resume, and to start again
-                lease += 1
-                end = await bench.preempt(bench.order(lease), after=1)
-                assert end.ending in ("left", "lost", "failed"), (point, end)
-                saved = bench.saved_steps(bench.order(0))
-                assert (end.steps or 0) == saved
-                assert saved >= before, point
-                if not (bench.crashes / point).exists() and end.ending == "left":
-                    break
-            assert not (bench.crashes / point).exists(), point
-        lease += 1
-        await bench.engine.launch(bench.order(lease))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.forget([lease])
-        await eventually(lambda: not os.listdir(tmp_path / "data/leases"))
-        await bench.engine.close()
+        # Three leases: to park, to resume, and to start again.
+        lease = await bench.die_at(
+            POINTS, lambda n: bench.preempt(bench.order(n), after=1), first=1, tries=3
+        )
+        await bench.finish(bench.order(lease))
+        bench.check_results()
 
     asyncio.run(run())
-    result = json.loads((tmp_path / "out.0").read_text())
-    assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
 
 
-def _is_frozen(pid: int, home: Path) -> bool:
-    """Return whether a process is stopped, or its control group frozen."""
-    group = cgroup.load(home)
-    events = [] if group is None else [path / "cgroup.events" for path in group.directories]
-    if any("frozen 1" in path.read_text() for path in events if path.exists()):
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+def test_a_job_in_a_container_exits_and_the_reason_is_known(
+    tmp_path: Path, server: LeaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "bin/apptainer"  # it runs the command that follows the image
+    runtime.parent.mkdir()
+    runtime.write_text(
+        '#!/bin/sh\nuntil [ "$1" = /image.sif ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    runtime.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{runtime.parent}:{os.environ['PATH']}")
 
+    async def run() -> Ended:
+        bench = OffloadBench(tmp_path, server)
+        end = await bench.preempt(bench.order(1, container="/image.sif"), after=2)
+        await bench.engine.close()
+        return end
 
-async def _until_gone(pids: list[int]) -> None:
-    await eventually(lambda: not _alive(pids))
-
-
-def _alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if lease_dir.process_start_ticks(pid) is not None]
+    end = asyncio.run(run())
+    assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
+    assert end.message == end.switch == exit_text(CONTAINER)
+    assert f"fairlead: {end.switch}\n" in (tmp_path / "logs/1.0.log").read_text()

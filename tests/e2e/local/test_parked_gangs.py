@@ -6,21 +6,23 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.local.bench import TRAIN, uninterrupted
-from tests.e2e.local.test_offload import STEPS, OffloadBench
+from tests.e2e.local.bench import TRAIN
+from tests.e2e.local.offload_bench import OffloadBench, alive, until_gone
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.waiting import eventually
-from tests.unit.job.torch.gangs import Gang, end
+from tests.unit.job.torch.gangs import Gang, end, train_elastic
 
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
-from fairlead.engines.keeper import lease_dir, log_file
+from fairlead.engines.keeper import log_file
+from fairlead.engines.keeper.parking.exit_reasons import OTHER_DEVICES, PARKED_ENDED, exit_text
 from fairlead.job import checkpoint
 
 ROOT = Path(__file__).parents[3]
@@ -72,14 +74,6 @@ class GangBench(OffloadBench):
         return await super().preempt(order, **more)
 
 
-@pytest.fixture
-def server() -> Iterator[LeaseServer]:
-    made = LeaseServer()
-    made.valid_s = 0.1
-    yield made
-    made.close()
-
-
 def test_a_gang_preempted_five_times_keeps_its_processes_and_makes_every_step_once(
     tmp_path: Path, server: LeaseServer
 ) -> None:
@@ -87,12 +81,9 @@ def test_a_gang_preempted_five_times_keeps_its_processes_and_makes_every_step_on
         bench = GangBench(tmp_path, server)
         ends = [await bench.preempt(bench.order(n), after=2) for n in range(1, 6)]
         assert bench.engine.parked_jobs() == {"j": (("node", 0), ("node", 1))}
-        assert all(map(_lives, bench.processes(1)))
-        await bench.engine.launch(bench.order(6))
-        ends.append(await bench.ended())
-        await bench.engine.forget([6])
-        await eventually(lambda: not os.listdir(tmp_path / "data/leases"))
-        await bench.engine.close()
+        assert alive(bench.processes(1)) == bench.processes(1)
+        ends.append(await bench.finish(bench.order(6)))
+        bench.check_results(2)
         return ends
 
     ends = asyncio.run(run())
@@ -100,7 +91,6 @@ def test_a_gang_preempted_five_times_keeps_its_processes_and_makes_every_step_on
         ("finished", False)
     ]
     assert [end.resumed for end in ends] == [False] + [True] * 5
-    _check_results(tmp_path, 2)
     assert len({*(tmp_path / "logs").iterdir()}) == 6 * 2  # one per lease and rank
 
 
@@ -117,25 +107,41 @@ def test_ranks_that_keep_their_devices_stay_when_their_gang_shrinks_or_grows(
         elsewhere = replace(bench.order(5), devices=(("node", 1), ("node", 2)))
         end = await bench.preempt(elsewhere, after=2)
         assert (end.ending, end.parked, end.resumed) == ("left", True, False)
-        await bench.engine.launch(bench.order(6, gang=1))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.close()
+        assert end.switch == exit_text(OTHER_DEVICES)
+        assert end.switch in _log(tmp_path, 5)
+        assert (await bench.finish(bench.order(6, gang=1))).switch == exit_text(OTHER_DEVICES)
+        bench.check_results()
 
     asyncio.run(run())
     pids = [_processes_of(tmp_path, lease, gang) for lease, gang in enumerate((2, 1, 3, 2), 1)]
     assert pids[1] == pids[0][:1]
     assert pids[2][:1] == pids[0][:1]
     assert pids[3] == pids[2][:2]
-    assert not any(map(_lives, {pid for lease in pids for pid in lease}))
-    _check_results(tmp_path, 1)
+    assert not alive([pid for lease in pids for pid in lease])
+
+
+def test_a_gang_grows_also_if_its_first_process_was_handed_its_lease(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    async def run() -> None:
+        bench = GangBench(tmp_path, server)
+        (tmp_path / "train.py").write_text(ELASTIC)
+        await bench.engine.prepare(bench.order(1, gang=1))
+        end = await bench.preempt(bench.order(1, gang=1), after=2)
+        assert (end.handed_over, end.parked) == (True, True)
+        assert (await bench.finish(bench.order(2))).resumed
+        bench.check_results(2)
+
+    asyncio.run(run())
 
 
 def test_a_resized_pytorch_gang_ends_with_the_bits_of_one_that_is_restarted(
     tmp_path: Path,
 ) -> None:
-    pytest.importorskip("torch")
-    from tests.unit.job.torch import training  # noqa: PLC0415  # imports PyTorch
-
+    if find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
+    again = Gang("ddp", tmp_path, train_elastic)
+    again.preload()  # while the first process starts
     (tmp_path / "elastic.py").write_text(TORCH)
     command = [sys.executable, tmp_path / "elastic.py", ROOT, tmp_path / "stayed"]
     server = ScheduledServer()
@@ -163,7 +169,6 @@ def test_a_resized_pytorch_gang_ends_with_the_bits_of_one_that_is_restarted(
             *[("left", False), ("left", True), ("left", True)],
             ("finished", True),
         ]
-        again = Gang("ddp", tmp_path, training.train_elastic)
         directory = str(tmp_path / "restarted_checkpoint")
         environment = {
             "FAIRLEAD_URL": server.url,
@@ -193,8 +198,8 @@ def test_a_gang_of_which_one_member_cannot_park_exits_and_the_reason_is_known(
 
     end = asyncio.run(run())
     assert (end.ending, end.exit_codes, end.parked) == ("left", (85, 85), False)
-    assert end.message == "switch: exit (rank 1 has a reason)"
-    assert end.message in (tmp_path / "logs/1.0.log").read_text()
+    assert end.message == end.switch == "switch: exit (rank 1 has a reason)"
+    assert end.message in _log(tmp_path, 1)
 
 
 def test_a_parked_gang_ends_with_any_of_its_processes_and_loses_no_step(
@@ -207,14 +212,12 @@ def test_a_parked_gang_ends_with_any_of_its_processes_and_loses_no_step(
             assert (end.parked, end.resumed, end.steps) == (True, False, end.unsaved)
             processes = bench.processes(lease)
             os.kill(processes[victim], signal.SIGKILL)
-            await eventually(lambda: not any(map(_lives, processes)))  # noqa: B023
+            await until_gone(processes)
             await eventually(lambda: not bench.engine.parked_jobs())
-        await bench.engine.launch(bench.order(4))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.close()
+        assert (await bench.finish(bench.order(4))).switch == exit_text(PARKED_ENDED)
+        bench.check_results(2)
 
     asyncio.run(run())
-    _check_results(tmp_path, 2)
 
 
 POINTS = (
@@ -235,38 +238,29 @@ def test_no_step_is_lost_or_repeated_when_a_process_dies_while_its_gang_is_resiz
     async def run() -> None:
         bench = GangBench(tmp_path, server)
         (tmp_path / "train.py").write_text(ELASTIC)
-        lease = 1
-        await bench.preempt(bench.order(lease, grace_s=GRACE_S), after=1)
-        for point in POINTS:
-            before = bench.saved_steps(bench.order(0))
-            (bench.crashes / point).touch()
-            for _ in range(4):  # to shrink, to grow, and to start again
-                lease += 1
-                order = bench.order(lease, gang=1 + lease % 2, grace_s=GRACE_S)
-                end = await bench.preempt(order, after=1)
-                assert end.ending in ("left", "lost", "failed"), (point, end)
-                saved = bench.saved_steps(bench.order(0))
-                assert (end.steps or 0) == saved
-                assert saved >= before, point
-                if not (bench.crashes / point).exists() and end.ending == "left":
-                    break
-            assert not (bench.crashes / point).exists(), point
-        lease += 1
-        await bench.engine.launch(bench.order(lease))
-        assert (await bench.ended()).ending == "finished"
-        await bench.engine.forget([lease])
-        await eventually(lambda: not os.listdir(tmp_path / "data/leases"))
-        await bench.engine.close()
+
+        def run_resized(lease: int) -> Awaitable[Ended]:
+            order = bench.order(lease, gang=1 + lease % 2, grace_s=GRACE_S)
+            return bench.preempt(order, after=1)
+
+        await bench.preempt(bench.order(1, grace_s=GRACE_S), after=1)
+        # Four leases: to shrink, to grow, and to start again.
+        lease = await bench.die_at(POINTS, run_resized, first=2, tries=4)
+        await bench.finish(bench.order(lease))
+        bench.check_results(2)
 
     asyncio.run(run())
-    _check_results(tmp_path, 2)
+
+
+def _log(root: Path, lease: int, rank: int = 0) -> str:
+    return log_file.read(root / f"logs/{lease}.{rank}.log", 0, 1000)[1].decode()
 
 
 def _processes_of(root: Path, lease: int, gang: int) -> list[int]:
     """Return rank → the process that has noted itself as that rank of a lease's gang."""
     pids = []
     for rank in range(gang):
-        text = log_file.read(root / f"logs/{lease}.{rank}.log", 0, 1000)[1].decode()
+        text = _log(root, lease, rank)
         (pid,) = re.findall(rf"^process (\d+) {rank} {gang}$", text, re.MULTILINE)
         pids.append(int(pid))
     return pids
@@ -275,13 +269,3 @@ def _processes_of(root: Path, lease: int, gang: int) -> list[int]:
 def _ranks_of(server: LeaseServer, lease: int) -> int:
     """Return the number of ranks that have renewed a lease."""
     return len({one["rank"] for one in server.renewals if one["lease"] == lease})
-
-
-def _check_results(root: Path, ranks: int) -> None:
-    for rank in range(ranks):
-        result = json.loads((root / f"out.{rank}").read_text())
-        assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
-
-
-def _lives(pid: int) -> bool:
-    return lease_dir.process_start_ticks(pid) is not None

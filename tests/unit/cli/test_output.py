@@ -70,6 +70,7 @@ class _Server(Client):
         lease = {"lease": 1, "accelerators": {"v100": 1}, "nodes": ["n"], "ending": "finished"}
         lease |= {"started_at": 0.0, "ended_at": 24.0, "steps": 200.0, "lost_s": 0.0}
         lease |= {"began": "start", "start_s": 1.0, "left": "exit", "end_s": None}
+        lease |= {"switch": "switch: exit (it runs in a container)"}
         return {"ended": [lease], "device_hours": 24 / 3600}
 
 
@@ -80,6 +81,7 @@ def test_the_page_of_a_job_leaves_out_what_it_does_not_have(page: Console) -> No
     text = page.export_text()
     for shown in ("finished", "failures", "loss=0.0193611", "24.0 s"):
         assert shown in text
+    assert "lease 1: switch: exit (it runs in a container)\n" in text
     for absent in ("message", "after", "time_limit_s", "partners", "0.01 h"):
         assert absent not in text
 

@@ -77,6 +77,10 @@ def _print_leases(answer: dict[str, Any]) -> None:
     ended = pluralise(len(answer["ended"]), "ended lease")
     part = f"last {len(shown)} of {ended}" if len(shown) < len(answer["ended"]) else ended
     table(f"{part}, {answer['device_hours']:.3g} device hours in all", heads, rows)
+    for lease in shown:
+        if switch := lease.get("switch"):
+            line = f"lease {lease['lease']}: {printable(switch)}"
+            results.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _switch(way: str, seconds: float | None) -> str:

@@ -278,7 +278,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
     ):
         return None
     steps, message = content.get("steps"), content.get("message", "")
-    codes = content.get("exit_codes", [])
+    codes, switch = content.get("exit_codes", []), content.get("switch", "")
     if steps is not None and not (_is_number(steps) and steps <= _MAX_STEPS):
         return None
     if not (isinstance(message, str) and isinstance(codes, list) and all(map(_is_int, codes))):
@@ -296,6 +296,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         handed_over=content.get("handed_over") is True,
         unsaved=float(unsaved) if _is_number(unsaved) and unsaved <= _MAX_STEPS else None,
         suspended=content.get("suspended") is True,
+        switch=switch[:_MAX_MESSAGE] if isinstance(switch, str) else "",
     )
 
 

@@ -39,6 +39,8 @@ class LeaseRecord:
     started before; empty if unknown"""
     left: str = ""
     """way to give up its device: exit, or offload to host memory; empty if unknown"""
+    switch: str = ""
+    """reasons for which its processes, or those before them, did not stay in host memory"""
     exit_codes: tuple[int, ...] = ()
 
     @classmethod
@@ -116,6 +118,7 @@ class LeaseExit:
     end_s: float | None
     began: str
     left: str
+    switch: str
     exit_codes: tuple[int, ...]
 
     def added_to(self, record: LeaseRecord) -> LeaseRecord:

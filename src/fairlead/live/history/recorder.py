@@ -82,6 +82,7 @@ class HistoryRecorder:
             end_s=end_s,
             began=_way_to_device(ended),
             left="offload" if ended.parked else "exit",
+            switch=ended.switch,
             exit_codes=codes,
         )
         if ended.ending in ("finished", "failed"):

@@ -42,6 +42,8 @@ class LeaseView(BaseModel):
     empty if unknown"""
     left: str
     """exit of the process, or offload: the process stayed in host memory; empty if unknown"""
+    switch: str
+    """reasons for which its processes, or those before them, did not stay, as in the job's log"""
     lost_s: float
     """seconds whose steps were in no checkpoint"""
     exit_codes: list[int]

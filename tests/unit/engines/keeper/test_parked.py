@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.base import LaunchOrder
+from fairlead.engines.keeper.parking import exit_reasons
 from fairlead.engines.keeper.parking.parked import ParkedKeeper
 
 Devices = tuple[int, ...]
@@ -27,8 +28,12 @@ def order(devices: Devices, lease: int = 1, **environment: str) -> LaunchOrder:
     )
 
 
+def parked(left: Devices, *, resizes: bool) -> ParkedKeeper:
+    return ParkedKeeper(order(left), Path("/1"), 1, 0, 1.0, resizes=resizes)
+
+
 def adapted(left: Devices, new: LaunchOrder, *, resizes: bool) -> LaunchOrder | None:
-    return ParkedKeeper(order(left), Path("/1"), 1, 0, 1.0, resizes=resizes).adapted(new)
+    return parked(left, resizes=resizes).adapted(new)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,25 @@ def test_a_gang_is_restarted_for_another_order() -> None:
     assert adapted((0, 1), order((0,), seed="2"), resizes=True) is None
     assert adapted((0, 1), replace(order((0,)), container="image"), resizes=True) is None
     assert adapted((0, 1), replace(order((0,)), may_stay=False), resizes=True) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "resizes", "reason"),
+    [
+        (order((1, 0)), False, ""),
+        (order((0, 1, 2)), True, ""),
+        (order((1, 2)), True, exit_reasons.OTHER_DEVICES),
+        (order((1,)), True, exit_reasons.OTHER_DEVICES),
+        (order((0,)), False, exit_reasons.OTHER_SIZE),
+        (order((0, 1), seed="2"), False, exit_reasons.OTHER_ORDER),
+        (order((0, 1, 2), seed="2"), True, exit_reasons.OTHER_ORDER),
+    ],
+)
+def test_the_reason_for_a_restart_is_known(new: LaunchOrder, resizes: bool, reason: str) -> None:
+    assert parked((0, 1), resizes=resizes).obstacle(new) == reason
+
+
+def test_the_reason_for_a_restart_makes_no_other_order() -> None:
+    restarted = replace(order((0, 1)), restart_reason=exit_reasons.OTHER_DEVICES)
+    left = ParkedKeeper(restarted, Path("/1"), 1, 0, 1.0)
+    assert left.can_run(order((0, 1), lease=2))

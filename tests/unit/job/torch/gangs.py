@@ -7,6 +7,8 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from importlib import import_module
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,37 @@ TRAINING = "tests.unit.job.torch.training"
 class Server(LeaseServer):
     """Leases that are renewed often and do not expire, however slow the machine is."""
 
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def environment(self, lease: int, pause_after: int | None = None) -> dict[str, str]:
+        """Return the variables of a lease; its members pause until they are asked to leave.
+
+        Otherwise they might make all steps before a slow server asks them.
+        """
+        variables = {
+            "FAIRLEAD_URL": self.url,
+            "FAIRLEAD_JOB_TOKEN": "secret",
+            "FAIRLEAD_EMULATED_STEPS_PER_S": "40",
+            "FAIRLEAD_LEASE": str(lease),
+        }
+        if pause_after is None:
+            return variables
+        return {
+            **variables,
+            "PAUSE_AFTER": str(pause_after),
+            "PAUSE_UNTIL": str(self._asked_to_leave(lease)),
+        }
+
     def answer(self, lease: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = super().answer(lease, body)
+        if answer.get("leave"):
+            self._asked_to_leave(lease).touch()
         return status, {**answer, "valid_s": 60.0, "again_s": 0.05}
+
+    def _asked_to_leave(self, lease: int) -> Path:
+        return self._root / f"{lease}.asked-to-leave"
 
 
 class Gang:
@@ -33,6 +63,10 @@ class Gang:
         self.world_size = 1 if kind == "alone" else 2
         """members of the next lease"""
         self._leases = 0
+
+    def preload(self) -> None:
+        """Start to load PyTorch for the members, without waiting for it."""
+        forkserver.ensure_running()
 
     def start(self, name: str, environment: dict[str, str]) -> list[Any]:
         self._leases += 1
@@ -53,6 +87,11 @@ class Gang:
     def results(self, name: str) -> list[Any]:
         paths = (self.root / f"{name}.{rank}" for rank in range(self.world_size))
         return [json.loads(path.read_text()) for path in paths]
+
+
+def train_elastic(kind: str, out: str, environment: dict[str, str]) -> None:
+    """Train as the function of this name does, in a process that has PyTorch loaded."""
+    import_module(TRAINING).train_elastic(kind, out, environment)
 
 
 def port_for(number: int) -> int:

@@ -47,9 +47,13 @@ class SuccessorKeeper(ParkingKeeper):
             self.stay()
 
     def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
-        """Return the variables and the descriptor by which the process waits for its lease."""
+        """Return the variables and the descriptor by which the process waits for its lease.
+
+        Members by which its gang grows later have one when they start.
+        """
         variables, descriptors = super().member_channel()
-        return {**variables, VARIABLE: "1"}, descriptors
+        waits = {VARIABLE: "1"} if self._directory == self._home else {}
+        return {**variables, **waits}, descriptors
 
     def _start_early(self) -> bool:
         """Start the process and freeze it once it waits; return whether it does."""

@@ -1,16 +1,16 @@
 """A keeper whose processes may stay after their lease, and continue under the job's next one.
 
-A process asks before it gives up its device. The keeper answers, all members of a gang alike, and
-reports the end of the lease once all have left their devices. It freezes them once they have
-committed their last steps, and kills them if that takes longer than the lease's grace. It lives as
-long as they do, in the directory of the first lease. See docs/design/offload.md.
+A process asks before it gives up its device (``answers.py``). The keeper reports the end of the
+lease once all have left their devices. It freezes them once they have committed their last steps,
+and kills them if that takes longer than the lease's grace. It lives as long as they do, in the
+directory of the first lease. See docs/design/offload.md.
 """
 
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,46 +18,29 @@ from pathlib import Path
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
 from fairlead.engines.keeper.environment import HeldPorts, member_environment
-from fairlead.engines.keeper.keeper import Keeper
 from fairlead.engines.keeper.orphans import descendants, kill_group, reap_adopted
 from fairlead.engines.keeper.output import EXIT_POLL_S
-from fairlead.engines.keeper.parking.dialogue import Dialogue
-from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, take_next
+from fairlead.engines.keeper.parking.answers import AnsweringKeeper
+from fairlead.engines.keeper.parking.parked import take_next
 from fairlead.engines.keeper.start import WAKE_SIGNAL
 from fairlead.job import checkpoint
-from fairlead.job.keeper.channel import JOINS, RENDEZVOUS, VARIABLE
-from fairlead.job.saving.saver import LIMIT_VARIABLE
+from fairlead.job.keeper.channel import RENDEZVOUS
 from fairlead.untrusted_file import UnusableFileError
 
 _TICK_S = 0.25
-_ANSWER_TIMEOUT_S = 10.0
-"""seconds until a process that leaves must exit: its server lives and requests no stop, or other
-members of its gang do not leave"""
 _MAX_PARKED_S = 3600.0
 
 
-class ParkingKeeper(Keeper):
+class ParkingKeeper(AnsweringKeeper):
     """Runs the processes of one order, and of later orders of its job on the same devices."""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         super().__init__(directory, order)
-        self._server = int(os.environ.get(SERVER_VARIABLE, "0"))
-        self._dialogues: list[Dialogue] = []
-        """members → their messages; empty if they cannot park"""
-        self._asked_at: float | None = None
-        """time at which the first member asked whether to park"""
-        self._exit_reason = ""
-        """reason that a member has given for which it cannot park"""
-        self._is_parked = False
-        self._unsaved: float | None = None
-        """steps that the parked processes are saving; None once they have"""
         self._save_by = float("inf")
         """time at which the parked processes are killed unless they have saved their steps"""
         self._committed: checkpoint.CommittedCheckpoint | None = None
         """checkpoint of the parked processes"""
-        self._used_gib = 0.0
         self._had_lease = True
         """the processes have run under a lease, and have their state in memory"""
 
@@ -82,106 +65,6 @@ class ParkingKeeper(Keeper):
             self._kill()
             self._wait_for_members()
             self._kill_descendants()
-
-    # -- the processes' messages ----------------------------------------------------------------
-
-    def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
-        """Return the variables and the descriptor of a member's connection to this keeper."""
-        if not (self._order.offload_gib > 0 and may_park(self._order)):
-            return {}, ()
-        dialogue = Dialogue()
-        self._dialogues.append(dialogue)
-        self._output.watch(dialogue.channel.fileno(), lambda: self._hear(dialogue))
-        limit_gib = min(self._order.offload_gib, self._order.memory_gib or float("inf"))
-        descriptor = dialogue.member_end.fileno()
-        joins = {} if self._directory == self._home else {JOINS: "1"}
-        variables = {VARIABLE: str(descriptor), LIMIT_VARIABLE: str(limit_gib), **joins}
-        return variables, (descriptor,)
-
-    def _start_members(self, indices: range) -> None:
-        super()._start_members(indices)
-        for dialogue in self._dialogues:
-            dialogue.member_end.close()
-
-    @property
-    def _uses_library(self) -> bool:
-        """Whether a process has attached, or is about to."""
-        return any(one.uses_library for one in self._dialogues)
-
-    @property
-    def _can_park(self) -> bool:
-        """Whether all processes have declared that they can."""
-        return bool(self._dialogues) and all(one.can_park for one in self._dialogues)
-
-    def _hear(self, dialogue: Dialogue) -> None:
-        dialogue.hear()
-        if dialogue.channel.closed:
-            self._output.unwatch(dialogue.channel.fileno())
-        if not self._is_parked and all(one.is_parked for one in self._dialogues):
-            self._is_parked = True
-            unsaved = [one.unsaved for one in self._dialogues if one.unsaved is not None]
-            self._unsaved = max(unsaved, default=None)
-        self._answer()
-
-    def tick(self) -> None:
-        """Answer processes that wait for an answer; kill a gang of which only some could park."""
-        self._answer()
-        some_parked = any(one.is_parked for one in self._dialogues)
-        if some_parked and not self._is_parked and not self._all_live():
-            self._kill_at = 0.0  # the others would wait for its part of the checkpoint
-
-    def _answer(self) -> None:
-        """Tell processes that leave whether to park: all members of a gang, or none.
-
-        A process may learn of its preemption before this keeper does: the stop request follows,
-        unless the server dies.
-        """
-        waiting = [one for one in self._dialogues if one.has_asked]
-        if not waiting:
-            return
-        self._asked_at = self._asked_at or time.monotonic()
-        obstacle = next((one.obstacle for one in waiting if one.obstacle), "")
-        if obstacle and not self._exit_reason:
-            self._exit_reason = obstacle
-            self._output.note(f"fairlead: {self._exit_text()}")
-        allowed = False
-        if not self._exit_reason and self._all_live() and self._server_lives():
-            all_leave = self._stopping and len(waiting) == len(self._dialogues)
-            # In time for members that exit to save.
-            half_s = self._order.grace_s / 2 if self._stopping else _ANSWER_TIMEOUT_S
-            wait_s = min(_ANSWER_TIMEOUT_S, half_s)
-            if not all_leave and time.monotonic() < self._asked_at + wait_s:
-                return
-            self._used_gib = self._measure_memory() + sum(one.more_gib for one in waiting)
-            fits = self._used_gib <= self._order.offload_gib
-            allowed = all_leave and fits and not self._stop_reason
-        for dialogue in waiting:
-            dialogue.answer(allowed=allowed)
-
-    def _exit_text(self) -> str:
-        return f"switch: exit ({self._exit_reason})"
-
-    def _ended(self, *, stopped: bool) -> Ended:
-        ended = super()._ended(stopped=stopped)
-        if self._exit_reason and ended.ending == "left" and not ended.message:
-            return replace(ended, message=self._exit_text())
-        return ended
-
-    def _forward_stop(self) -> None:
-        """Send the stop by the channels where processes listen: they may be behind a shell."""
-        if not self._can_park or self._stop_reason:
-            super()._forward_stop()
-        elif self._signalled is not None and not self._signalled and not self._is_parked:
-            self._signalled = {member.pid for member in self._members}
-            for dialogue in self._dialogues:
-                dialogue.channel.send("stop")
-
-    def _all_live(self) -> bool:
-        return all(member.poll() is None for member in self._members)
-
-    def _measure_memory(self) -> float:
-        sessions = {member.pid for member in self._members}
-        return used_memory_gib(sessions, exact_above_gib=self._order.offload_gib)
 
     # -- parked ---------------------------------------------------------------------------------
 
@@ -264,10 +147,6 @@ class ParkingKeeper(Keeper):
                 return False
             failpoints.point("keeper.park.saved")
         return True
-
-    def _server_lives(self) -> bool:
-        """Return whether the server lives that started this keeper: no other knows of parking."""
-        return os.getppid() == self._server
 
     # -- the next lease -------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
+from fairlead.engines.keeper.parking import exit_reasons
 
 SERVER_VARIABLE = "FAIRLEAD_SERVER_PID"
 """environment variable of a keeper with the process ID of the server that starts it"""
@@ -59,11 +60,26 @@ class ParkedKeeper:
         is_same = _of_any_size(order) == _of_any_size(self.order)
         return order if is_same and self.resizes and may_park(order) else None
 
+    def obstacle(self, order: LaunchOrder) -> str:
+        """Return the reason for which its processes cannot run an order; empty if they can."""
+        if self.can_run(order):
+            return ""
+        ours, theirs = self.order.devices, order.devices
+        if not set(ours[: len(theirs)]) <= set(theirs):
+            return exit_reasons.OTHER_DEVICES
+        same_size = len(ours) == len(theirs)
+        return exit_reasons.OTHER_ORDER if same_size or self.resizes else exit_reasons.OTHER_SIZE
+
 
 def may_park(order: LaunchOrder) -> bool:
     """Return whether the processes of an order could park: all run here, and in no container."""
     all_here = order.world_size in (None, len(order.devices))
     return order.may_stay and all_here and not order.container
+
+
+def exit_reason(order: LaunchOrder) -> str:
+    """Return the reason for which processes that may stay could not park; empty without one."""
+    return exit_reasons.CONTAINER if order.may_stay and order.container else ""
 
 
 def may_park_alone(order: LaunchOrder) -> bool:
@@ -104,7 +120,8 @@ def take_next(home: Path) -> Path | None:
 def without_lease(order: LaunchOrder) -> LaunchOrder:
     """Return an order without the fields that differ between leases of one process."""
     environment = {k: v for k, v in order.environment.items() if k not in _OF_LEASE}
-    return replace(order, lease=0, time_limit_s=None, environment=environment, resumes=None)
+    order = replace(order, lease=0, time_limit_s=None, environment=environment)
+    return replace(order, resumes=None, restart_reason="")
 
 
 def _arranged(order: LaunchOrder, first: tuple[tuple[str, int], ...]) -> LaunchOrder:

@@ -13,6 +13,7 @@ from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder, Saved, Started
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import inherited
+from fairlead.engines.keeper.parking import exit_reasons
 from fairlead.engines.keeper.parking.parked import (
     SERVER_VARIABLE,
     ParkedKeeper,
@@ -54,6 +55,8 @@ class ParkingSupervisor(KeeperSupervisor):
         """job → its parked process, longest parked first"""
         self._saving: dict[str, ParkedKeeper] = {}
         """job → a process, parked or about to end, that saves the steps of the job's last lease"""
+        self._restart_reasons: dict[str, str] = {}
+        """job → reason for which its parked process has ended, until its next lease"""
         self._unforgotten: set[int] = set()
         """first leases of parked processes whose ends may not be persisted yet"""
 
@@ -69,9 +72,11 @@ class ParkingSupervisor(KeeperSupervisor):
         if may_park(order):
             order = replace(order, offload_gib=self._offload_gib)
         waiting = await self._take_process(order)
+        reason = self._restart_reasons.pop(order.job, "")
         if waiting is not None:
             self._hand_over(waiting, order)
             return
+        order = replace(order, restart_reason=reason)
         self._expect_parking(order)
         try:
             await super().launch(order)
@@ -146,6 +151,7 @@ class ParkingSupervisor(KeeperSupervisor):
 
     async def end_parked(self, job: str) -> None:
         """End the parked process of a job, if there is one."""
+        self._restart_reasons.pop(job, None)
         parked = self._parked.pop(job, None)
         if parked is not None:
             self._end(parked)
@@ -153,12 +159,16 @@ class ParkingSupervisor(KeeperSupervisor):
     async def _take_process(self, order: LaunchOrder) -> ParkedKeeper | None:
         """Return the process of the job that can run an order, None without; end another one."""
         parked = self._parked.pop(order.job, None)
-        if parked is None or not parked.lives():
+        if parked is None:
             return None
-        if parked.can_run(order):
-            return parked
-        self._end(parked)
-        return None
+        if not parked.lives():
+            self._restart_reasons[order.job] = exit_reasons.PARKED_ENDED
+            return None
+        if obstacle := parked.obstacle(order):
+            self._restart_reasons[order.job] = obstacle
+            self._end(parked)
+            return None
+        return parked
 
     def _hand_over(self, parked: ParkedKeeper, order: LaunchOrder) -> None:
         """Order a parked process to run a lease."""
@@ -238,7 +248,9 @@ class ParkingSupervisor(KeeperSupervisor):
     def _keep_within_budget(self) -> None:
         """End the processes that are parked for longest while all use too much memory."""
         while sum(parked.gib for parked in self._parked.values()) > self._offload_gib:
-            self._end(self._parked.pop(next(iter(self._parked))))
+            job = next(iter(self._parked))
+            self._restart_reasons[job] = exit_reasons.memory_short(self._offload_gib)
+            self._end(self._parked.pop(job))
 
     def _end(self, parked: ParkedKeeper) -> None:
         """Signal the keeper of a parked process to end it."""
@@ -252,8 +264,9 @@ class ParkingSupervisor(KeeperSupervisor):
     def _keeper_ended(self, parked: ParkedKeeper) -> None:
         self._unfollow(parked)
         os.waitpid(parked.pid, 0)
-        if self._parked.get(parked.order.job) is parked:
+        if self._parked.get(parked.order.job) is parked:  # nobody has ended it
             del self._parked[parked.order.job]
+            self._restart_reasons[parked.order.job] = exit_reasons.PARKED_ENDED
         self._clean_up(parked)
 
     def _clean_up(self, parked: ParkedKeeper) -> None:

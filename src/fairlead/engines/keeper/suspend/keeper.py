@@ -14,6 +14,7 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper.confinement.host_memory import available_gib
 from fairlead.engines.keeper.keeper import run_lease
 from fairlead.engines.keeper.orphans import processes_of, reap_adopted
+from fairlead.engines.keeper.parking import exit_reasons
 from fairlead.engines.keeper.parking.keeper import ParkingKeeper
 from fairlead.engines.keeper.parking.parked import may_park_alone
 from fairlead.engines.keeper.stop_handler import has_stop_handler
@@ -80,7 +81,7 @@ class SuspendingKeeper(ParkingKeeper):
         if self._order.visible[0].startswith("MIG-"):
             return "the driver suspends no process on a MIG device"
         if not self._server_lives():
-            return "the server that started the process has ended"
+            return exit_reasons.SERVER_ENDED
         handlers = [one.pid for one in self._members if has_stop_handler(one.pid)]
         return f"process {handlers[0]} handles SIGTERM itself" if handlers else ""
 
@@ -91,7 +92,7 @@ class SuspendingKeeper(ParkingKeeper):
         self._call = None
         used_gib, limit_gib = self._measure_memory(), self._order.offload_gib
         if not self._refusal and used_gib > limit_gib:
-            self._refusal = f"{used_gib:.1f} GiB of host memory: offload memory: {limit_gib:g} GiB"
+            self._refusal = exit_reasons.too_large(used_gib, limit_gib)
         if self._refusal or not self.on_devices():
             self._note_refusal()
             return
@@ -101,16 +102,7 @@ class SuspendingKeeper(ParkingKeeper):
 
     def _note_refusal(self) -> None:
         if self._refusal:
-            self._output.note(f"fairlead: {self._refusal_text()}")
-
-    def _refusal_text(self) -> str:
-        return f"switch: exit (transparent suspend: {self._refusal})"
-
-    def _ended(self, *, stopped: bool) -> Ended:
-        ended = super()._ended(stopped=stopped)
-        if self._refusal and ended.ending == "left" and not ended.message:
-            return replace(ended, message=self._refusal_text())
-        return ended
+            self._note_exit(f"transparent suspend: {self._refusal}")
 
     def _conclude(self) -> Ended:
         ended = super()._conclude()

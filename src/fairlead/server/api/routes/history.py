@@ -61,6 +61,7 @@ async def job_leases(
                 end_s=record.end_s,
                 began=record.began,
                 left=record.left,
+                switch=record.switch,
                 lost_s=record.lost_s,
                 exit_codes=[*record.exit_codes],
             )

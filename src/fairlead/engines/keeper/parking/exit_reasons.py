@@ -1,0 +1,25 @@
+"""Reasons for which processes do not stay for their job's next lease, in the words of its log."""
+
+OTHER_DEVICES = "its lease is on other devices than its parked processes"
+OTHER_SIZE = "its gang has another size than its parked processes, which cannot follow"
+OTHER_ORDER = "its order has changed since its processes were parked"
+PARKED_ENDED = "its parked processes have ended"
+CONTAINER = "it runs in a container"
+MEMBER_ENDED = "a member of its gang has ended"
+MEMBERS_LATE = "not all of its members left in time"
+SERVER_ENDED = "the server that started the process has ended"
+
+
+def exit_text(reason: str) -> str:
+    """Return the line that tells why a switch needs a new process."""
+    return f"switch: exit ({reason})"
+
+
+def too_large(used_gib: float, limit_gib: float) -> str:
+    """Return the reason for which processes with so much host memory cannot stay."""
+    return f"{used_gib:.3g} GiB of host memory: offload memory: {limit_gib:g} GiB"
+
+
+def memory_short(limit_gib: float) -> str:
+    """Return the reason for which parked processes end to make room for others."""
+    return f"parked processes exceeded the offload memory of {limit_gib:g} GiB"

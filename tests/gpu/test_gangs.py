@@ -1,0 +1,115 @@
+"""Gangs with their state on a GPU park, return and change their size with the same processes.
+
+The ranks of a gang share one GPU here, so they talk by gloo: NCCL refuses two ranks on one GPU,
+and is tried with a gang of one. ``python -m pytest -s tests/gpu/test_gangs.py`` prints the seconds
+for which the gang makes no step at each switch.
+"""
+
+import asyncio
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.local.test_parked_gangs import GangBench
+from tests.e2e.support.lease_server import LeaseServer
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+STEPS, STEPS_PER_LEASE = 240, 40
+WIDTH = 1024
+TRAIN = f"""import json, os, sys, time
+import torch
+from torch import nn
+from fairlead import job
+from fairlead.job.torch import init_process_group
+
+backend, out = sys.argv[1:]
+device = "cuda" if torch.cuda.is_available() else "cpu"
+run = job.attach()
+run.on_resize()
+init_process_group(backend)
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear({WIDTH}, {WIDTH}) for _ in range(8))).to(device)
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+history = {{"losses": [], "ranks": [], "leases": [], "began": [], "ended": [], "processes": []}}
+run.register(model=model, optimizer=optimizer, history=history)
+for step in run.steps(range({STEPS})):
+    began = time.monotonic()
+    batch = torch.randn(64, {WIDTH}, generator=torch.Generator().manual_seed(step)).to(device)
+    optimizer.zero_grad()
+    loss = (model(batch[run.rank :: run.world_size]) - 1.0).square().mean()
+    loss.backward()
+    optimizer.step()
+    whole = loss.detach() / run.world_size
+    torch.distributed.all_reduce(whole)
+    now = dict(losses=whole.item(), ranks=run.world_size, leases=run.lease)
+    now |= dict(began=began, ended=time.monotonic(), processes=os.getpid())
+    for name, value in now.items():
+        history[name].append(value)
+with open(f"{{out}}.{{run.rank}}", "w") as file:
+    json.dump(history, file)
+"""
+
+
+def _train(root: Path, backend: str, *gangs: int) -> dict[str, list[Any]]:
+    """Return the history of rank 0 of a gang that has these sizes under its leases."""
+    root.mkdir()
+    (root / "gang.py").write_text(TRAIN, encoding="ascii")
+    server = LeaseServer()
+
+    async def run() -> None:
+        bench = GangBench(root, server)
+        command = [sys.executable, root / "gang.py", backend, root / "result"]
+        for lease, gang in enumerate(gangs, 1):
+            order = bench.order(lease, *command, gang=gang, total_steps=None, grace_s=60.0)
+            if lease < len(gangs):
+                end = await bench.preempt(order, after=STEPS_PER_LEASE)
+                assert (end.ending, end.parked) == ("left", True), end
+            else:
+                await bench.engine.launch(order)
+                end = await bench.ended(120.0)
+                assert end.ending == "finished", end
+            assert end.resumed == (lease > 1)
+        await bench.engine.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        server.close()
+    history: dict[str, list[Any]] = json.loads((root / "result.0").read_text(encoding="ascii"))
+    _print_switches(backend, gangs, history)
+    assert len(history["losses"]) == STEPS
+    assert len(set(history["processes"])) == 1
+    return history
+
+
+def _print_switches(backend: str, gangs: tuple[int, ...], history: dict[str, list[Any]]) -> None:
+    steps = zip(history["leases"], history["began"], history["ended"], strict=True)
+    idle_s = [b[1] - a[2] for a, b in pairwise(steps) if a[0] != b[0]]
+    sizes = " → ".join(map(str, gangs))
+    row = ", ".join(f"{seconds:.2f}" for seconds in idle_s)
+    print(f"\n{backend}, ranks {sizes}: s without a step at each switch: {row}")  # noqa: T201  # the result
+
+
+@pytest.mark.parametrize(("backend", "gang"), [("gloo", 2), ("nccl", 1)])
+def test_a_gang_parks_and_returns_with_the_same_bits(
+    tmp_path: Path, backend: str, gang: int
+) -> None:
+    parked = _train(tmp_path / "parked", backend, *[gang] * 4)
+    whole = _train(tmp_path / "whole", backend, gang)
+    assert parked["losses"] == whole["losses"]
+
+
+def test_a_gang_that_grows_and_shrinks_trains_as_one_process_would(tmp_path: Path) -> None:
+    resized = _train(tmp_path / "resized", "gloo", 1, 2, 1, 2)
+    assert set(resized["ranks"]) == {1, 2}
+    whole = _train(tmp_path / "whole", "gloo", 1)
+    assert resized["losses"] == pytest.approx(whole["losses"], rel=1e-3)
