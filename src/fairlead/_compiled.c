@@ -5,7 +5,9 @@
    is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange,
    `sell_singles` is Hadar's allocate_queue for jobs of one device, `price_options` and
    `cheapest_gains` are OptionProblem.priced and least_per_gain, and `draw_lottery` is
-   lottery._Draws.draw_with_queue. `match_singles` has no counterpart: it solves the program of
+   lottery._Draws.draw_with_queue; `choose_pairs`, `stage_use`, `tied_columns` and `next_marginal` are
+   ClassPairs.choose, use, tied and next_marginal; `assign_units` is UnitSelection's assign for jobs of
+   one device. `match_singles` has no counterpart: it solves the program of
    policies.fairlead where its optimum is the only one. Read those first: they explain the reasons;
    this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
    row by row; sums are made in the same order. */
@@ -21,8 +23,11 @@
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
 enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 13, MAX_WAYS = 1 << 24, MAX_VOID_DRAWS = 32 };
+enum { MAX_COLUMNS = 16, MAX_TRIALS = 32 };
 
-static const double LEAST = 1e-9, SINGULAR = 1e-12;
+static const double LEAST = 1e-9, SINGULAR = 1e-12, MIN_GAIN = 1e-9;
+static const double TIED = 1e-10, NEAR = 1e-7;
+static const double AT_LEVEL = 1e-13, BELOW_CAP = 1e-9, ABOVE_NOTHING = 1e-6;
 
 /* An argument that is an array. */
 typedef struct {
@@ -1506,6 +1511,449 @@ end:
     return give(answer, &arguments);
 }
 
+/* -- stages of a climb ------------------------------------------------------------------------ */
+
+/* The pairs of a stage's classes. */
+typedef struct {
+    Py_ssize_t classes, columns;
+    const double *table, *level, *prices, *tie_prices;
+    double *top, *bottom;
+    int64_t *first, *second;
+    const int64_t *basic;
+} Pairs;
+
+/* Take the table (gains and the tie rule's costs of each class), the pairs' gains, the pairs and
+   what is basic, levels, prices and the tie rule's prices; 0 with an error set if they do not fit. */
+static int take_pairs(Pairs *pairs, const Array *arrays)
+{
+    Py_ssize_t classes = pairs->classes = items(&arrays[3]);
+    Py_ssize_t columns = pairs->columns = items(&arrays[4]);
+    if (columns < 1 || columns > MAX_COLUMNS || items(&arrays[0]) != 2 * classes * columns ||
+        items(&arrays[1]) != 2 * classes || items(&arrays[2]) != 3 * classes ||
+        items(&arrays[5]) != columns)
+        return wrong_sizes();
+    pairs->table = arrays[0].view.buf;
+    pairs->top = arrays[1].view.buf;
+    pairs->bottom = pairs->top + classes;
+    pairs->first = arrays[2].view.buf;
+    pairs->second = pairs->first + classes;
+    pairs->basic = pairs->second + classes;
+    pairs->level = arrays[3].view.buf;
+    pairs->prices = arrays[4].view.buf;
+    pairs->tie_prices = arrays[5].view.buf;
+    for (Py_ssize_t k = 0; k < 2 * classes; k++)
+        if (pairs->first[k] < 0 || pairs->first[k] >= columns)
+            return wrong_sizes();
+    return 1;
+}
+
+static const double *gains_of(const Pairs *pairs, Py_ssize_t k)
+{
+    return pairs->table + 2 * k * pairs->columns;
+}
+
+static double cap_of(const Pairs *pairs, Py_ssize_t k)
+{
+    const double *gain = gains_of(pairs, k);
+    double cap = 0.0;
+    for (Py_ssize_t c = 0; c < pairs->columns; c++)
+        if (gain[c] > cap)
+            cap = gain[c];
+    return cap;
+}
+
+/* ClassPairs.choose for one class. */
+static void choose_pair(Pairs *pairs, Py_ssize_t k)
+{
+    Py_ssize_t columns = pairs->columns, chosen = 0, near = 0;
+    const double *gain = gains_of(pairs, k), *tie_cost = gain + columns, *prices = pairs->prices;
+    double part[MAX_COLUMNS * MAX_COLUMNS], cost[MAX_COLUMNS * MAX_COLUMNS];
+    double cap = cap_of(pairs, k), at = pairs->level[k], least = INFINITY;
+    if (at < cap * ABOVE_NOTHING)
+        at = cap * ABOVE_NOTHING;
+    if (at > cap * (1 - BELOW_CAP))
+        at = cap * (1 - BELOW_CAP);
+    for (Py_ssize_t a = 0; a < columns; a++)
+        for (Py_ssize_t b = 0; b < columns; b++) {
+            Py_ssize_t i = a * columns + b;
+            int spans = gain[a] > at && (gain[a] > 0.0 || a == columns - 1) && gain[b] <= at &&
+                        (gain[b] > 0.0 || b == columns - 1);
+            part[i] = (at - gain[b]) / (spans ? gain[a] - gain[b] : 1.0);
+            cost[i] = spans ? prices[b] + part[i] * (prices[a] - prices[b]) : INFINITY;
+            if (cost[i] < least)
+                least = cost[i];
+        }
+    for (Py_ssize_t i = columns * columns - 1; i >= 0; i--)
+        if (cost[i] <= least + TIED) {
+            chosen = i;
+            near++;
+        }
+    if (near > 1) {
+        double best = INFINITY;
+        for (Py_ssize_t i = 0; i < columns * columns; i++)
+            if (cost[i] <= least + TIED) {
+                Py_ssize_t a = i / columns, b = i % columns;
+                double upper = pairs->tie_prices[a] + tie_cost[a];
+                double lower = pairs->tie_prices[b] + tie_cost[b];
+                double tie = lower + part[i] * (upper - lower);
+                if (tie < best) {
+                    best = tie;
+                    chosen = i;
+                }
+            }
+    }
+    pairs->first[k] = chosen / columns;
+    pairs->second[k] = chosen % columns;
+    pairs->top[k] = gain[pairs->first[k]];
+    pairs->bottom[k] = gain[pairs->second[k]];
+}
+
+/* Cost of more level of a class. */
+static double slope_of(const Pairs *pairs, const double *prices, Py_ssize_t k)
+{
+    return (prices[pairs->first[k]] - prices[pairs->second[k]]) /
+           (pairs->top[k] - pairs->bottom[k]);
+}
+
+/* Cost of a column above the class's way. */
+static double spare_of(
+    const Pairs *pairs, const double *prices, double slope, Py_ssize_t k, Py_ssize_t column)
+{
+    double start = prices[pairs->second[k]] - slope * pairs->bottom[k];
+    return prices[column] - start - slope * gains_of(pairs, k)[column];
+}
+
+static double tie_spare_of(const Pairs *pairs, Py_ssize_t k, Py_ssize_t column)
+{
+    const double *gain = gains_of(pairs, k), *tie_cost = gain + pairs->columns;
+    const double *prices = pairs->tie_prices;
+    int64_t a = pairs->first[k], b = pairs->second[k];
+    double lower = prices[b] + tie_cost[b];
+    double slope = (prices[a] + tie_cost[a] - lower) / (pairs->top[k] - pairs->bottom[k]);
+    return prices[column] + tie_cost[column] - lower - slope * (gain[column] - pairs->bottom[k]);
+}
+
+/* Whether a class is neither idle nor at its cap. */
+static int may_move(const Pairs *pairs, Py_ssize_t k)
+{
+    return pairs->level[k] > 0.0 && pairs->level[k] < cap_of(pairs, k) * (1 - TIED);
+}
+
+static int is_alternative(const Pairs *pairs, Py_ssize_t k, Py_ssize_t column)
+{
+    return column != pairs->first[k] && column != pairs->second[k] &&
+           (column == pairs->columns - 1 || gains_of(pairs, k)[column] > 0.0);
+}
+
+/* choose_pairs(table, ends, state, level, prices, tie_prices, among): pairs are filled */
+static PyObject *choose_pairs(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    Pairs pairs;
+    if (!take_all(&arguments, args, n_args, "dejdddi") || !take_pairs(&pairs, arguments.arrays))
+        goto end;
+    const Array *among = &arguments.arrays[6];
+    if (!all_below(among, 0, pairs.classes)) {
+        wrong_sizes();
+        goto end;
+    }
+    for (Py_ssize_t i = 0; i < items(among); i++)
+        choose_pair(&pairs, ((const int64_t *)among->view.buf)[i]);
+    answer = Py_NewRef(Py_None);
+end:
+    return give(answer, &arguments);
+}
+
+/* stage_use(table, ends, state, level, prices, tie_prices, held, rate, again) -> devices used in
+   each column, and more of them per theta; pairs that do not span their levels are chosen first
+   if ``again`` is not 0 */
+static PyObject *stage_use(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL, *all_used = NULL, *all_risen = NULL;
+    Pairs pairs;
+    if (!take_all(&arguments, args, n_args, "dejdddddx") || !take_pairs(&pairs, arrays))
+        goto end;
+    if (items(&arrays[6]) != pairs.classes || items(&arrays[7]) != pairs.classes) {
+        wrong_sizes();
+        goto end;
+    }
+    const double *held = arrays[6].view.buf, *rate = arrays[7].view.buf, *level = pairs.level;
+    double sums[4 * MAX_COLUMNS] = {0};
+    double *used = sums, *rest = used + MAX_COLUMNS;
+    double *risen = rest + MAX_COLUMNS, *fallen = risen + MAX_COLUMNS;
+    for (Py_ssize_t k = 0; k < pairs.classes; k++) {
+        if (arguments.numbers[8] != 0.0 && !pairs.basic[k] &&
+            (level[k] > pairs.top[k] * (1 + AT_LEVEL) ||
+             level[k] < pairs.bottom[k] * (1 - AT_LEVEL)))
+            choose_pair(&pairs, k);
+        double rise = pairs.top[k] - pairs.bottom[k];
+        double upper = held[k] * ((level[k] - pairs.bottom[k]) / rise);
+        double more = held[k] * rate[k] / rise;
+        used[pairs.first[k]] += upper;
+        rest[pairs.second[k]] += held[k] - upper;
+        risen[pairs.first[k]] += more;
+        fallen[pairs.second[k]] += more;
+    }
+    for (Py_ssize_t c = 0; c < pairs.columns; c++) {
+        used[c] += rest[c];
+        risen[c] -= fallen[c];
+    }
+    all_used = list_of(used, pairs.columns);
+    all_risen = list_of(risen, pairs.columns);
+    if (all_used && all_risen)
+        answer = PyTuple_Pack(2, all_used, all_risen);
+end:
+    Py_XDECREF(all_used);
+    Py_XDECREF(all_risen);
+    return give(answer, &arguments);
+}
+
+/* tied_columns(table, ends, state, level, prices, tie_prices, most, above) -> places (class ×
+   columns) of the alternatives that cost at most so much more, where more level costs above that */
+static PyObject *tied_columns(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    Pairs pairs;
+    if (!take_all(&arguments, args, n_args, "dejdddxx") || !take_pairs(&pairs, arguments.arrays))
+        goto end;
+    double most = arguments.numbers[6], above = arguments.numbers[7];
+    answer = PyList_New(0);
+    for (Py_ssize_t k = 0; answer && k < pairs.classes; k++) {
+        double slope = slope_of(&pairs, pairs.prices, k);
+        if (!(slope > above) || !may_move(&pairs, k))
+            continue;
+        for (Py_ssize_t c = 0; answer && c < pairs.columns; c++) {
+            if (!is_alternative(&pairs, k, c) ||
+                !(spare_of(&pairs, pairs.prices, slope, k, c) <= most))
+                continue;
+            PyObject *place = PyLong_FromSsize_t(k * pairs.columns + c);
+            if (!place || PyList_Append(answer, place) < 0)
+                Py_CLEAR(answer);
+            Py_XDECREF(place);
+        }
+    }
+end:
+    return give(answer, &arguments);
+}
+
+/* next_marginal(table, ends, state, level, prices, tie_prices, direction, marginal, until) ->
+   how far prices move until the first alternative costs no more, ``until`` at most; the place of
+   the one that the tie rule prefers, -1 for none; and when by the tie rule */
+static PyObject *next_marginal(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    double *rates = NULL;
+    int64_t *marginal = NULL;
+    Pairs pairs;
+    if (!take_all(&arguments, args, n_args, "dejdddd.x") || !take_pairs(&pairs, arguments.arrays))
+        goto end;
+    Py_ssize_t columns = pairs.columns, places = pairs.classes * columns, chosen = NONE;
+    if (items(&arguments.arrays[6]) != columns || !PyList_Check(args[7])) {
+        wrong_sizes();
+        goto end;
+    }
+    Py_ssize_t n_marginal = PyList_Size(args[7]);
+    const double *direction = arguments.arrays[6].view.buf;
+    marginal = numbers_of(args[7], n_marginal);
+    rates = calloc(2 * places + 1, sizeof *rates);
+    if (!marginal || !rates) {
+        if (marginal)
+            PyErr_NoMemory();
+        goto end;
+    }
+    double *ratios = rates + places, least = arguments.numbers[8], best = INFINITY;
+    for (Py_ssize_t k = 0; k < pairs.classes; k++) {
+        if (!may_move(&pairs, k))
+            continue;
+        double turn = slope_of(&pairs, direction, k), slope = slope_of(&pairs, pairs.prices, k);
+        for (Py_ssize_t c = 0; c < columns; c++) {
+            double fall = -spare_of(&pairs, direction, turn, k, c);
+            if (!is_alternative(&pairs, k, c) || !(fall > NEAR))
+                continue;
+            double spare = spare_of(&pairs, pairs.prices, slope, k, c);
+            rates[k * columns + c] = fall;
+            ratios[k * columns + c] = (spare > 0.0 ? spare : 0.0) / fall;
+        }
+    }
+    for (Py_ssize_t i = 0; i < n_marginal; i++)
+        if (marginal[i] >= 0 && marginal[i] < places)
+            rates[marginal[i]] = 0.0;
+    for (Py_ssize_t i = 0; i < places; i++)
+        if (rates[i] > 0.0 && ratios[i] < least)
+            least = ratios[i];
+    for (Py_ssize_t i = 0; i < places; i++)
+        if (rates[i] > 0.0 && ratios[i] <= least + TIED) {
+            double tie = tie_spare_of(&pairs, i / columns, i % columns) / rates[i];
+            if (chosen == NONE || tie < best) {
+                best = tie;
+                chosen = i;
+            }
+        }
+    answer = Py_BuildValue("(dnd)", least, chosen, best);
+end:
+    free(rates);
+    free(marginal);
+    return give(answer, &arguments);
+}
+
+/* -- units ------------------------------------------------------------------------------------ */
+
+/* A round's choice of units of jobs that need one device each. */
+typedef struct {
+    Py_ssize_t count, width, columns;
+    const int64_t *unit, *column, *members;
+    const double *weight;
+    int64_t *free, *unit_of, *entry_of;
+} UnitChoice;
+
+static int any_unit_fits(const UnitChoice *choice)
+{
+    for (Py_ssize_t c = 0; c < choice->columns; c++)
+        if (choice->free[c] > 0)
+            return 1;
+    return 0;
+}
+
+/* Give the members of an entry to a unit, or to none. */
+static void mark_members(UnitChoice *choice, int64_t entry, int64_t unit)
+{
+    const int64_t *members = choice->members + entry * choice->width;
+    for (Py_ssize_t m = 0; m < choice->width; m++)
+        if (members[m] >= 0)
+            choice->unit_of[members[m]] = unit;
+}
+
+static void take_unit(UnitChoice *choice, int64_t entry)
+{
+    choice->entry_of[choice->unit[entry]] = entry;
+    choice->free[choice->column[entry]]--;
+    mark_members(choice, entry, choice->unit[entry]);
+}
+
+static void drop_unit(UnitChoice *choice, int64_t entry)
+{
+    choice->entry_of[choice->unit[entry]] = NONE;
+    choice->free[choice->column[entry]]++;
+    mark_members(choice, entry, NONE);
+}
+
+/* UnitSelection._pick; entries are noted in ``taken``. */
+static Py_ssize_t pick_units(UnitChoice *choice, int64_t *taken)
+{
+    Py_ssize_t count = 0;
+    if (!any_unit_fits(choice))
+        return 0;
+    for (Py_ssize_t i = 0; i < choice->count; i++) {
+        const int64_t *members = choice->members + i * choice->width;
+        int waits = choice->free[choice->column[i]] > 0;
+        for (Py_ssize_t m = 0; waits && m < choice->width; m++)
+            waits = members[m] < 0 || choice->unit_of[members[m]] < 0;
+        if (waits) {
+            take_unit(choice, i);
+            taken[count++] = i;
+        }
+    }
+    return count;
+}
+
+/* UnitSelection._exchange; there is room for all entries in ``taken``, for a unit's in ``out``. */
+static void exchange_unit(UnitChoice *choice, int64_t entry, int64_t *taken, int64_t *out)
+{
+    Py_ssize_t dropped = 0;
+    for (Py_ssize_t m = 0; m < choice->width; m++) {
+        int64_t row = choice->members[entry * choice->width + m];
+        int64_t unit = row < 0 ? NONE : choice->unit_of[row];
+        Py_ssize_t at = 0;
+        while (at < dropped && out[at] < unit)
+            at++;
+        if (unit < 0 || (at < dropped && out[at] == unit))
+            continue;
+        memmove(out + at + 1, out + at, (dropped - at) * sizeof *out);
+        out[at] = unit;
+        dropped++;
+    }
+    double gain = 0.0, loss = 0.0;
+    for (Py_ssize_t d = 0; d < dropped; d++) {
+        out[d] = choice->entry_of[out[d]];
+        drop_unit(choice, out[d]);
+        loss += choice->weight[out[d]];
+    }
+    take_unit(choice, entry);
+    taken[0] = entry;
+    Py_ssize_t count = 1 + pick_units(choice, taken + 1);
+    for (Py_ssize_t t = 0; t < count; t++)
+        gain += choice->weight[taken[t]];
+    if (gain - loss > MIN_GAIN)
+        return;
+    for (Py_ssize_t t = 0; t < count; t++)
+        drop_unit(choice, taken[t]);
+    for (Py_ssize_t d = 0; d < dropped; d++)
+        take_unit(choice, out[d]);
+}
+
+/* UnitSelection._improve */
+static void improve_units(UnitChoice *choice, int64_t *taken, int64_t *out)
+{
+    int trials = 0;
+    for (Py_ssize_t i = 0; i < choice->count; i++) {
+        if (choice->free[choice->column[i]] <= 0 || choice->entry_of[choice->unit[i]] == i)
+            continue;
+        exchange_unit(choice, i, taken, out);
+        if (++trials == MAX_TRIALS || !any_unit_fits(choice))
+            return;
+    }
+}
+
+/* assign_units(unit, column, weight, members, free, unit_of, entry_of): the last three are updated;
+   both of units and entries begin with -1 */
+static PyObject *assign_units(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    int64_t *free_in = NULL, *room = NULL;
+    if (!take_all(&arguments, args, n_args, "iidi.jj"))
+        goto end;
+    Py_ssize_t count = items(&arrays[0]), width = count ? items(&arrays[3]) / count : 0;
+    Py_ssize_t columns = PyList_Check(args[4]) ? PyList_Size(args[4]) : 0;
+    if (items(&arrays[1]) != count || items(&arrays[2]) != count ||
+        items(&arrays[3]) != count * width || !all_below(&arrays[0], 0, items(&arrays[6])) ||
+        !all_below(&arrays[1], 0, columns) || !all_below(&arrays[3], NONE, items(&arrays[5])) ||
+        !all_below(&arrays[5], NONE, 0) || !all_below(&arrays[6], NONE, 0)) {
+        wrong_sizes();
+        goto end;
+    }
+    free_in = numbers_of(args[4], columns);
+    room = malloc((count + width + 2) * sizeof *room);
+    if (!free_in || !room) {
+        if (free_in)
+            PyErr_NoMemory();
+        goto end;
+    }
+    UnitChoice choice = {
+        count, width, columns, arrays[0].view.buf, arrays[1].view.buf, arrays[3].view.buf,
+        arrays[2].view.buf, free_in, arrays[5].view.buf, arrays[6].view.buf};
+    Py_ssize_t taken = pick_units(&choice, room);
+    if (any_unit_fits(&choice) && taken < count)
+        improve_units(&choice, room, room + count + 1);
+    if (write_back(args[4], free_in, columns))
+        answer = Py_NewRef(Py_None);
+end:
+    free(free_in);
+    free(room);
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -1520,6 +1968,11 @@ static PyMethodDef methods[] = {
     {"cheapest_gains", (PyCFunction)(void (*)(void))cheapest_gains, METH_FASTCALL, NULL},
     {"draw_lottery", (PyCFunction)(void (*)(void))draw_lottery, METH_FASTCALL, NULL},
     {"match_singles", (PyCFunction)(void (*)(void))match_singles, METH_FASTCALL, NULL},
+    {"choose_pairs", (PyCFunction)(void (*)(void))choose_pairs, METH_FASTCALL, NULL},
+    {"stage_use", (PyCFunction)(void (*)(void))stage_use, METH_FASTCALL, NULL},
+    {"tied_columns", (PyCFunction)(void (*)(void))tied_columns, METH_FASTCALL, NULL},
+    {"next_marginal", (PyCFunction)(void (*)(void))next_marginal, METH_FASTCALL, NULL},
+    {"assign_units", (PyCFunction)(void (*)(void))assign_units, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -153,6 +153,76 @@ class CompiledKernels(Protocol):
     ) -> bool:
         """Choose a column for each row, -1 for none; return whether all else is worth less."""
 
+    def choose_pairs(
+        self,
+        table: FloatArray,
+        ends: FloatArray,
+        state: IntArray,
+        level: FloatArray,
+        prices: FloatArray,
+        tie_prices: FloatArray,
+        among: IntArray,
+        /,
+    ) -> None:
+        """Give some classes their cheapest pairs of columns."""
+
+    def stage_use(
+        self,
+        table: FloatArray,
+        ends: FloatArray,
+        state: IntArray,
+        level: FloatArray,
+        prices: FloatArray,
+        tie_prices: FloatArray,
+        held: FloatArray,
+        rate: FloatArray,
+        again: bool,
+        /,
+    ) -> tuple[list[float], list[float]]:
+        """Add up the devices that classes use of each column, and more of them per theta."""
+
+    def tied_columns(
+        self,
+        table: FloatArray,
+        ends: FloatArray,
+        state: IntArray,
+        level: FloatArray,
+        prices: FloatArray,
+        tie_prices: FloatArray,
+        most: float,
+        above: float,
+        /,
+    ) -> list[int]:
+        """List the places of columns that cost little more than the class's pair."""
+
+    def next_marginal(
+        self,
+        table: FloatArray,
+        ends: FloatArray,
+        state: IntArray,
+        level: FloatArray,
+        prices: FloatArray,
+        tie_prices: FloatArray,
+        direction: FloatArray,
+        marginal: list[int],
+        until: float,
+        /,
+    ) -> tuple[float, int, float]:
+        """Find the column to which a class is indifferent first, -1 for none, and when."""
+
+    def assign_units(
+        self,
+        unit: IntArray,
+        column: IntArray,
+        weight: FloatArray,
+        members: IntArray,
+        free: list[int],
+        unit_of: IntArray,
+        entry_of: IntArray,
+        /,
+    ) -> None:
+        """Select the units of single devices that run; updates the last three."""
+
 
 def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):

@@ -233,12 +233,10 @@ class JobTable:
         The equal split is among the jobs active now, for the steps since the last report;
         reports come at least once a round. Lost steps are subtracted again.
         """
-        speed = self.profiles.speed[self.ints[job, PROFILE]]
-        gang = self.profiles.gang_on[self.ints[job, PROFILE]]
-        part = np.where((speed > 0) & (gang <= capacity), capacity / gang, 0.0)
-        # One of n jobs runs on part / n of each accelerator, and never more than all the time.
-        alone = np.maximum(part.sum(axis=1), len(self._active))
-        steps_per_s = (part * speed).sum(axis=1)
+        gangs, speed = self.profiles.on_all_devices(capacity)
+        profile = self.ints[job, PROFILE]
+        # One of n jobs runs on 1 / n of all devices, and never more than all the time.
+        alone, steps_per_s = np.maximum(gangs[profile], len(self._active)), speed[profile]
         per_step = np.divide(
             alone, steps_per_s, out=np.zeros_like(steps_per_s), where=steps_per_s > 0
         )

@@ -10,7 +10,7 @@ from fairlead.core.jobs import FIRST_TIME_COLUMN, PROFILE, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
-from fairlead.model.lease import SLOT_LIMIT, Placements
+from fairlead.model.lease import SLOT_LIMIT, Placements, free_lanes
 from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import MIXED
 
@@ -222,6 +222,10 @@ class LeaseTable:
             if np.count_nonzero(holder >= 0) == self._n_held:
                 return
             holder[device] = before  # some of these jobs share a device
+        if len(device) == len(slot):
+            self.holder, lane = free_lanes(self.holder, device)
+            self.holder[lane, device] = slot
+            return
         start = units.start.tolist()
         for i, own in enumerate(slot.tolist()):
             devices = device[start[i] : start[i + 1]]

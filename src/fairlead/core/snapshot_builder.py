@@ -114,6 +114,7 @@ class SnapshotBuilder:
                 leaving &= ~np.isin(active, leases.job[leases.active_slots])
             ints[leaving, ON] = ints[leaving, LEASE] = ABSENT
         holds = self._holder_rows(slots, row_of, active, waiting)
+        priority = rows[:, PRIORITY]
         return Snapshot(
             at=at,
             starts_at=starts_at,
@@ -128,7 +129,7 @@ class SnapshotBuilder:
             total_steps=rows[:, TOTAL],
             steps=rows[:, STEPS],
             deadline_at=rows[:, DEADLINE],
-            priority=rows[:, PRIORITY],
+            priority=priority,
             received_s=rows[:, FIRST_TIME_COLUMN:],
             on=ints[:, ON],
             lease=ints[:, LEASE],
@@ -139,7 +140,7 @@ class SnapshotBuilder:
             speeds=self._beliefs,
             isolated_elapsed_s=rows[:, ISOLATED],
             precedence=scoped_precedence(
-                jobs.profiles, ints[:, PROFILE], rows[:, PRIORITY], self._weight_scope
+                jobs.profiles, ints[:, PROFILE], priority, self._weight_scope
             ),
             measured=jobs.measurements(active) if self._measured else None,
             restart_s=NO_FLOATS if self._restarts is None else self._restarts.of(active),

@@ -1,9 +1,9 @@
 """Contracts of mechanisms."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -107,6 +107,23 @@ class RefillsFromCandidates(RefillsByWaitingJobs, Protocol):
 
         A refill that it returns is the same as ``refill`` with all waiting jobs in the snapshot;
         a class that overrides one of them overrides both.
+        """
+        ...
+
+
+@runtime_checkable
+class RepeatsRounds(HasRounds, Protocol):
+    """A mechanism that knows when rounds leave all leases as they are until something changes."""
+
+    def repeated_rounds(
+        self, snap: Snapshot, memory: Any
+    ) -> Callable[[FloatArray, FloatArray], tuple[int, Any]] | None:
+        """Return the memory after further rounds as a function; None if a plan may differ.
+
+        ``memory`` is that after the plan for ``snap``, which started and stopped no job. The
+        function takes the rounds' starts and rounds × running jobs × accelerators → time received.
+        It returns how many of the rounds leave all leases as they are, and the memory after
+        these: the same as if they were planned one by one.
         """
         ...
 

@@ -97,3 +97,22 @@ class Placements:
 
 
 NO_PLACEMENTS = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
+
+
+def free_lanes(holder: IntArray, device: IntArray) -> tuple[IntArray, IntArray]:
+    """Return lanes × devices, with more lanes if needed, and the first free lane of each device.
+
+    A device that is asked for several times gets as many lanes. ``holder`` is -1 where free.
+    """
+    order = device.argsort(kind="stable")
+    asked, place = device[order], np.arange(len(order))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = asked[1:] != asked[:-1]
+    before = place - np.maximum.accumulate(np.where(first, place, 0))  # asks for the same device
+    lacking = int((before + 1 - (holder[:, asked] < 0).sum(axis=0)).max(initial=0))
+    if lacking > 0:
+        more = np.full((lacking, holder.shape[1]), -1, dtype=np.int64)
+        holder = np.vstack([holder, more])
+    lane = np.empty(len(order), dtype=np.int64)
+    lane[order] = ((holder[:, asked] < 0).cumsum(axis=0) <= before).sum(axis=0)
+    return holder, lane

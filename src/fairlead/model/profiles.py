@@ -58,6 +58,23 @@ class Profiles:
         """profiles × accelerators → devices needed at once there; × 1 where all are alike."""
         return self.gang[:, None] if self.gangs is None else self.gangs
 
+    def on_all_devices(self, capacity: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return profiles → gangs that fit side by side on all devices, and their speed together.
+
+        Computed once for a capacity: reports of progress ask for it every round.
+        """
+        key = capacity.tobytes()
+        if key not in self._on_all_devices:
+            self._on_all_devices.clear()
+            gang = self.gang_on
+            gangs = np.where((self.speed > 0) & (gang <= capacity), capacity / gang, 0.0)
+            self._on_all_devices[key] = gangs.sum(axis=1), (gangs * self.speed).sum(axis=1)
+        return self._on_all_devices[key]
+
+    @cached_property
+    def _on_all_devices(self) -> dict[bytes, tuple[FloatArray, FloatArray]]:
+        return {}
+
     @cached_property
     def gang_speed(self) -> FloatArray:
         """profiles × accelerators → ``speed`` scaled to ``gang`` devices.

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
@@ -17,7 +17,10 @@ def plan_moves(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     ``wanted`` is rows → accelerator, -1 for none. A job that already holds devices of the
     wanted accelerator keeps them.
     """
-    changed, running = wanted != snap.on, snap.on != -1
+    changed = wanted != snap.on
+    if not changed.any():
+        return NO_INTS, NO_PLACEMENTS
+    running = snap.on != -1
     stopping = (changed & running).nonzero()[0]
     starting = (changed & (wanted >= 0)).nonzero()[0]
     if not len(starting):

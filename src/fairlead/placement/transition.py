@@ -1,6 +1,6 @@
 """Transitions to given placements, for mechanisms that choose devices themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def plan_transition(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArr
     A lease continues if a wanted placement has its job and devices; every other lease ends, and
     every other placement starts.
     """
-    missing = {(p.job, p.copy, tuple(sorted(p.devices))): p for p in wanted}
+    missing = {(p.job, p.copy, _ascending(p.devices)): p for p in wanted}
     copies: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for job, copy, devices in missing:
         copies.setdefault((job, devices), []).append(copy)
@@ -39,7 +39,7 @@ def running_leases(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
     for lease, job, here in zip(*columns, strict=True):
         if lease >= 0:
             held.setdefault(lease, (job, []))[1].append(here)
-    return {lease: (job, tuple(sorted(devices))) for lease, (job, devices) in held.items()}
+    return {lease: (job, _ascending(devices)) for lease, (job, devices) in held.items()}
 
 
 def held_devices(snap: Snapshot) -> dict[int, tuple[int, ...]]:
@@ -49,4 +49,8 @@ def held_devices(snap: Snapshot) -> dict[int, tuple[int, ...]]:
     for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
         held.setdefault(row, []).append(here)
     runs = (snap.lease >= 0).tolist()
-    return {row: tuple(sorted(devices)) for row, devices in held.items() if runs[row]}
+    return {row: _ascending(devices) for row, devices in held.items() if runs[row]}
+
+
+def _ascending(devices: Sequence[int]) -> tuple[int, ...]:
+    return tuple(devices) if len(devices) == 1 else tuple(sorted(devices))

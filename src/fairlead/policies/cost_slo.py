@@ -65,6 +65,8 @@ class CostSlo(UnitPolicy):
         floor = np.where(np.isinf(of_class), options.problem.cap, of_class)
         best = best_ratio_above(options.problem, options.speed, options.cost(usd_per_hour), floor)
         allocation = options.allocation(snap, best, rules)
+        if not needed.any():
+            return allocation
         return replace(allocation, late=_late(snap, needed, effective_speed(snap, allocation)))
 
 
@@ -81,6 +83,8 @@ def needed_speed(snap: Snapshot) -> FloatArray:
 
     0 for jobs without a deadline.
     """
+    if (snap.deadline_at == np.inf).all():
+        return np.zeros(len(snap.job))
     left_s = snap.deadline_at - snap.at
     with np.errstate(divide="ignore"):
         return np.where(left_s > 0, snap.steps_left / np.maximum(left_s, 0.0), np.inf)

@@ -95,7 +95,7 @@ class FinishTime(UnitPolicy):
             cap[:] = problem.cap[classes.index_of_member]
             return path.of(classes.representative).within(problem.cap)
 
-        last = warm.state((self, WarmFilling), WarmFilling)
+        last = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
         allocation = path_units(snap, scale, path.distinct, path_of, self._rules, last, speed)
 
         def worth() -> float:

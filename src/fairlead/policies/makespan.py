@@ -52,7 +52,7 @@ class Makespan(UnitPolicy):
         if self._needs_unit_program(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
-            ends = warm.state((self, WarmFilling), WarmFilling)
+            ends = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
             units = max_min_units(snap, scale, rules, ends, speed, unit_s, by_job=True)
             return _levels_to_seconds(units, unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]

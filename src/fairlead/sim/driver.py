@@ -5,9 +5,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fairlead.core import Scheduler
+from fairlead.core.handlers.repeated_rounds import may_repeat_round, repeat_rounds, time_received
+from fairlead.core.launches import renew
 from fairlead.core.queries import Queries
-from fairlead.mechanisms.base import FluidMechanism, Mechanism
+from fairlead.mechanisms.base import FluidMechanism, Mechanism, RepeatsRounds
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import capabilities_of
@@ -33,6 +37,7 @@ from fairlead.model.events import (
     TenantChanged,
 )
 from fairlead.model.lease_outcome import LoggedOutcome
+from fairlead.model.snapshot import Snapshot
 from fairlead.placement import exchange_devices
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
@@ -46,6 +51,8 @@ _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd, LeasesPinned})
 _MAX_IDLE_PLANS = 1000
 """consecutive plans without leases after which no job is expected to start"""
+_MAX_REPEATED = 512
+"""rounds taken at once at most, for the memory that their times need"""
 
 
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
@@ -109,6 +116,9 @@ class _Run:
         self._departures: list[tuple[float, int, IntArray]] = []
         """heap of (time, first lease, leases): leases that free their devices at this time"""
         self._on_event = scenario.on_event
+        self._repeats = None if self._watches_rounds(scenario) else _repeating(mechanism)
+        self._kept_by_plan: Snapshot | None = None
+        """snapshot of the last plan if that left all leases as they were"""
         self._perform: dict[type, Callable[[Any, Event], None]] = {
             Launch: self._launch,
             Renew: self._renew,
@@ -121,6 +131,17 @@ class _Run:
         self._wanted = slice(first, last)
         self._left = last - first
         self._finished = 0
+
+    def _watches_rounds(self, scenario: Scenario) -> bool:
+        """Return whether more than the scheduler and its measurements follows every round."""
+        return bool(
+            scenario.on_event
+            or self._learning
+            or self._reads_progress
+            or scenario.protect_starts
+            or scenario.plan_s
+            or scenario.plan_lead_s
+        )
 
     def run_to_end(self) -> None:
         """Deliver every event at its time until all jobs of the window have finished."""
@@ -156,7 +177,9 @@ class _Run:
                 self._review(at)
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
-                self._plan(at)
+                next_at = min(arrivals[arrived], others_at[changed], leave_at, timers["Review"])
+                if not self._repeat_rounds(at, min(next_at, finish_at)):
+                    self._plan(at)
                 idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
                 if (
                     idle_plans > _MAX_IDLE_PLANS
@@ -216,6 +239,40 @@ class _Run:
         self._protect_starts(at)
         self._send(PlanDue(at))
 
+    def _repeat_rounds(self, at: float, next_event_at: float) -> bool:
+        """Take at once the rounds before the next event, if all of them leave jobs where they are.
+
+        Return whether there are any. Each of them would send its measurements and request a plan.
+        """
+        snap, self._kept_by_plan = self._kept_by_plan, None
+        if snap is None or not self._repeats or not may_repeat_round(self.scheduler):
+            return False
+        round_s = self._repeats.round_s
+        until = min(next_event_at, self._virtual.first_possible_finish_at())
+        if at + round_s >= until:
+            return False
+        memory_after = self._repeats.repeated_rounds(snap, self.scheduler.memory)
+        if memory_after is None:
+            return False
+        rounds = int(min((until - at) / round_s, _MAX_REPEATED)) + 1
+        # One by one: a sum is not the product to the last bit.
+        starts_at = np.add.accumulate(np.array([at] + [round_s] * rounds))
+        starts_at = starts_at[: int(starts_at.searchsorted(until))]
+        count, memory = memory_after(starts_at, time_received(self.scheduler, starts_at))
+        if not count:
+            return False
+        starts_at = starts_at[:count]
+        end = float(starts_at[-1]) + round_s
+        repeat_rounds(self.scheduler, starts_at, end, memory)
+        for command in renew(self.scheduler, end):
+            self._perform[type(command)](command, PlanDue(float(starts_at[-1])))
+        if self._reads_measured:
+            self._record.ended_at = float(starts_at[-1])
+        self._record.rounds += count
+        self._timers["PlanDue"] = self._timers["RoundEnd"] = end
+        self._kept_by_plan = snap
+        return True
+
     def _report(self, measured: JobsMeasured) -> None:
         """Send the measurements of running jobs, and the speeds learned from them."""
         if self._reads_measured and len(measured.lease):
@@ -272,6 +329,8 @@ class _Run:
             plan = exchange_devices(plan, self.scheduler.cluster, left)
         self._record.rounds += 1
         self._record.solves += plan.reallocated
+        stays = not (len(plan.stop) or len(plan.start))
+        self._kept_by_plan = command.snapshot if stays else None
         ready = PlanReady(event.at + self._scenario.plan_s, command.version, plan, memory)
         if self._scenario.plan_s > 0.0:
             self._computed, self._timers["PlanReady"] = ready, ready.at
@@ -282,6 +341,10 @@ class _Run:
         self._send(ready)
         if self._scenario.plan_lead_s > 0.0 and self.scheduler.pending is ready.plan:
             self._virtual.prepare(ready.plan.start)
+
+
+def _repeating(mechanism: Mechanism[Any]) -> RepeatsRounds | None:
+    return mechanism if isinstance(mechanism, RepeatsRounds) else None
 
 
 def _may_have_deadlines(scenario: Scenario) -> bool:

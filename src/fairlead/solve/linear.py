@@ -11,6 +11,9 @@ from fairlead.model.errors import SolveError
 
 INFINITY = float(highspy.kHighsInf)
 _TOLERANCES = (1e-10, 1e-9, 1e-8)
+_DUAL, PRIMAL = 1, 4
+"""HiGHS's numbers of the simplex methods"""
+_DECIDED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
 
 # HiGHS accepts no tolerance below 1e-10; duals decide who is bottlenecked, so they get that.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -85,7 +88,10 @@ def new_highs(*, presolve: bool) -> Any:
 
 
 def rerun_highs(highs: Any) -> Any:
-    """Solve from the last basis, then from scratch with wider tolerances; return the status."""
+    """Solve from the last basis, then from scratch with wider tolerances; return the status.
+
+    What is still undecided then is left to the other simplex method.
+    """
     highs.run()
     status = highs.getModelStatus()
     for tolerance in _TOLERANCES:
@@ -99,6 +105,17 @@ def rerun_highs(highs: Any) -> Any:
         _set_tolerance(highs, _TOLERANCES[0])
         if status == highspy.HighsModelStatus.kInfeasible:
             break
+    return status if status in _DECIDED else _solve_otherwise(highs)
+
+
+def _solve_otherwise(highs: Any) -> Any:
+    """Solve from scratch by the method that is not the program's usual one."""
+    usual = highs.getOptionValue("simplex_strategy")[1]
+    highs.setOptionValue("simplex_strategy", _DUAL if usual == PRIMAL else PRIMAL)
+    highs.clearSolver()
+    highs.run()
+    status = highs.getModelStatus()
+    highs.setOptionValue("simplex_strategy", usual)
     return status
 
 

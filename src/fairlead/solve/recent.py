@@ -7,7 +7,7 @@ from fairlead.model.arrays import FloatArray
 
 S = TypeVar("S")
 
-_LIMIT = 64
+_LIMIT = 512
 
 
 class RecentSolutions(Generic[S]):

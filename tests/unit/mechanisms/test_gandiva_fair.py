@@ -326,7 +326,7 @@ def test_a_job_takes_the_first_free_devices_from_a_place_of_its_own_on(
                 expected += sorted(here[:gang])
                 del here[:gang]
                 if gang == 1:
-                    devices.take_one(job, site)
+                    devices.take_ones([job], [site])
                 else:
                     devices.take(job, gang, {site: gang})
                 break

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
@@ -13,7 +14,6 @@ from fairlead.mechanisms.gandiva_fair.stride import (
     NodeStride,
     SiteStrides,
     gang_aware_stride,
-    pass_ranks,
 )
 
 
@@ -63,7 +63,7 @@ def test_passes_compare_as_if_rounded_to_nine_decimals(
     parts: list[tuple[int, float, float]],
 ) -> None:
     passes = [base + halves * 0.5e-9 + error for halves, base, error in parts]
-    ranks = pass_ranks(np.array(passes)).tolist()
+    ranks = pass_ranks(np.array(passes), 9).tolist()
     rounded = [round(at, 9) for at in passes]
     for a, one in zip(ranks, rounded, strict=True):
         for b, other in zip(ranks, rounded, strict=True):

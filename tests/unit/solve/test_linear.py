@@ -1,11 +1,13 @@
 """The thin layer over HiGHS, and the merging of members."""
 
+import highspy
 import numpy as np
 import pytest
 
 from fairlead.model.errors import SolveError
-from fairlead.solve import Columns, LinearProgram, merge, solve_lp
+from fairlead.solve import Columns, LinearProgram, linear, merge, solve_lp
 from fairlead.solve import classes as classes_module
+from fairlead.solve.linear import PRIMAL, new_highs
 
 INF = float("inf")
 
@@ -82,3 +84,12 @@ def test_classes_are_the_same_for_a_hundred_thousand_members_in_any_order() -> N
         rows_of_class[member][solution.representative][solution.index_of_member],
         rows_of_class[member],
     )
+
+
+def test_what_one_simplex_method_leaves_undecided_is_left_to_the_other() -> None:
+    highs = new_highs(presolve=False)
+    highs.setOptionValue("simplex_strategy", PRIMAL)
+    highs.addCol(-1.0, 0.0, 3.0, 0, np.zeros(0, np.int32), np.zeros(0))
+    assert linear._solve_otherwise(highs) == highspy.HighsModelStatus.kOptimal
+    assert highs.getSolution().col_value == [3.0]
+    assert highs.getOptionValue("simplex_strategy")[1] == PRIMAL

@@ -177,3 +177,18 @@ def test_malformed_problems_are_refused() -> None:
         problem([(0, 0, 0, NO_PARTNER, 1.0, 0.0)], [1], [1])
     with pytest.raises(SolveError, match="gain_first"):
         problem([(0, 1, 0, NO_PARTNER, np.nan, 0.0)], [1], [1])
+
+
+def test_levels_stand_where_the_tie_rule_is_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [(0, 1.0, 0, NO_PARTNER, 1.0, 0.0), (0, 1.0, 1, NO_PARTNER, 0.5, 0.0)]
+    options_problem = problem([*options, (0, 1.0, 0, 1, 0.9, 0.4)], [1, 1], [1])
+    usual = fill(options_problem)
+
+    def unsolved(*_: object) -> None:
+        raise SolveError("options were not solved", status="unknown", n_classes=2)
+
+    monkeypatch.setattr(options_program.OptionProgram, "minimise", unsolved)
+    solution = fill(options_problem)
+    np.testing.assert_allclose(solution.level, usual.level, atol=1e-9)
+    reached = options_problem.level(solution.time)
+    np.testing.assert_allclose(reached, usual.level, atol=1e-9)

@@ -1,6 +1,6 @@
 """Time owed to jobs: the memory of mechanisms that realise shares."""
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.value import value
 from fairlead.policies.base import Policy, WarmStart, allocate
 
+LEAST_DUE = 1e-9
+"""rounds due from which on a row may run"""
 _TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
 _DEBT_OVER_ADVANCE = 4.0
 """most debt over most advance that a reallocation carries over where progress counts"""
@@ -67,6 +69,44 @@ class Account:
         owed -= snap.received_s
         received[...] = snap.received_s
         return self._with_tables(snap, tables)
+
+    def after_rounds(
+        self, on: IntArray, starts_at: FloatArray, received_s: FloatArray, turn_s: float
+    ) -> "tuple[int, Account]":
+        """Return in how many of the rounds all of the shares may run, and the account after these.
+
+        ``on`` is jobs → accelerator, -1 for none; its entries are all that have shares.
+        ``received_s`` is rounds × running jobs × accelerators. It does the same as ``advanced_to``
+        and ``urgent_entries`` in each of the rounds, for the few entries that change.
+        """
+        row = (on >= 0).nonzero()[0]
+        column = on[row]
+        share, owed, _, received = self.tables[:, row, column]
+        at, count = self.starts_at, 0
+        by_round = received_s[:, np.arange(len(row)), column]
+        for next_at, then in zip(starts_at.tolist(), by_round, strict=True):
+            after = owed + share * (next_at - at)
+            after += received
+            after -= then
+            if not (after / turn_s + share > LEAST_DUE).all():
+                break
+            owed, received, at, count = after, then, next_at, count + 1
+        tables = self.tables.copy()
+        tables[OWED, row, column], tables[RECEIVED, row, column] = owed, received
+        return count, replace(self, tables=tables, starts_at=at)
+
+    def stands_still_but(self, on: IntArray) -> bool:
+        """Return whether rounds change nothing that is owed, but for the jobs' entries ``on``.
+
+        So it is where those have all the shares. Time received cancels out except for rounding.
+        """
+        row = (on >= 0).nonzero()[0]
+        share, owed, _, received = self.tables
+        if np.count_nonzero(share) != np.count_nonzero(share[row, on[row]]):
+            return False
+        same = owed + received - received == owed
+        same[row, on[row]] = True
+        return bool(same.all() and share[row, on[row]].all())
 
     def _with_tables(self, snap: Snapshot, tables: FloatArray) -> "Account":
         return Account(

@@ -1,7 +1,8 @@
 """Rounds that realise time shares, shared by the mechanisms for jobs, units and tenants."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -89,10 +90,16 @@ class ShareMechanism:
         """Return jobs → length of its turns by the measured costs; None: ``turn_s`` for all."""
         return turns_of_jobs(snap, self.round_s) if self.capabilities.reads_restarts else None
 
-    def _is_stale(self, snap: Snapshot, changes: int, solved_at: float) -> bool:
-        """Return whether an allocation made at that time and count of changes is out of date."""
+    def _is_stale(
+        self, snap: Snapshot, changes: int, solved_at: float, at: float | None = None
+    ) -> bool:
+        """Return whether an allocation made at that time and count of changes is out of date.
+
+        That is by ``at``, or else when the snapshot's round starts.
+        """
+        at = snap.starts_at if at is None else at
         return changes != snap.changes or (
-            snap.starts_at - solved_at >= self.reallocate_s and self.capabilities.reads_progress
+            at - solved_at >= self.reallocate_s and self.capabilities.reads_progress
         )
 
     def _entries_of_jobs(
@@ -194,6 +201,33 @@ class JobShareRounds(ShareMechanism):
             self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
         until = snap.starts_at + self.round_s
         return Plan(*plan_moves(snap, choice.wanted), until, until, stale), account
+
+    def repeated_rounds(
+        self, snap: Snapshot, memory: Account
+    ) -> Callable[[FloatArray, FloatArray], tuple[int, Account]] | None:
+        """Return the account after rounds in which all with a share run; None if not all do.
+
+        Devices without a share have to stay idle, and every job has to need one device.
+        """
+        capabilities = self.capabilities
+        if (
+            self._is_stale(snap, memory.changes, memory.solved_at, memory.starts_at + self.round_s)
+            or capabilities.fills_idle
+            or capabilities.ends_early
+            or capabilities.reads_restarts
+            or not snap.profiles.single
+            or not memory.stands_still_but(snap.on)
+        ):
+            return None
+        return partial(self._after_rounds, snap, memory)
+
+    def _after_rounds(
+        self, snap: Snapshot, memory: Account, starts_at: FloatArray, received_s: FloatArray
+    ) -> tuple[int, Account]:
+        if self.capabilities.reads_progress:
+            starts_at = starts_at[starts_at - memory.solved_at < self.reallocate_s]
+        received_s = received_s[: len(starts_at)]
+        return memory.after_rounds(snap.on, starts_at, received_s, self.turn_s(snap))
 
     def refill_candidates(self, memory: Account, idle: BoolArray) -> IntArray:
         """Return the jobs with shares of these accelerators: time is owed to no others there."""

@@ -64,13 +64,13 @@ class TenantJobShares:
         held = redistribute(table, division.devices, demand)
         share = np.zeros((len(row), len(snap.capacity)))
         first_come = np.array([tenant.inner == "fifo" for tenant in snap.tenants] or [False])
-        in_order = first_come[np.minimum(table.tenant, len(first_come) - 1)]
-        jobs = runs.nonzero()[0]
-        fair = jobs[~in_order[row[jobs]]]
+        fair = jobs = runs.nonzero()[0]
+        if first_come.any():
+            in_order = first_come[np.minimum(table.tenant, len(first_come) - 1)]
+            fair, queued = jobs[~in_order[row[jobs]]], jobs[in_order[row[jobs]]]
+            queued = queued[np.lexsort((snap.job[queued], snap.arrival_at[queued], row[queued]))]
+            share[queued] = _queued_shares(held, table.gain, row[queued], gang[queued])
         share[fair] = _fair_shares(held, row[fair], gang[fair], snap.weight[fair])
-        queued = jobs[in_order[row[jobs]]]
-        queued = queued[np.lexsort((snap.job[queued], snap.arrival_at[queued], row[queued]))]
-        share[queued] = _queued_shares(held, table.gain, row[queued], gang[queued])
         share[share < 1e-12] = 0.0
         used = (share * gang[:, None]).sum(axis=0)
         share *= np.minimum(1.0, table.capacity / np.maximum(used, 1e-300))
@@ -133,7 +133,8 @@ def _assign_remainders(held: FloatArray, table: TenantTable, demand: FloatArray)
     for j, spare in enumerate((table.capacity - held.sum(axis=0)).tolist()):
         room = np.where(table.gain[:, j] > 0, np.maximum(demand - held.sum(axis=1), 0.0), 0.0)
         upto = np.minimum(room.cumsum(), max(spare, 0.0))
-        held[:, j] += np.diff(upto, prepend=0.0)
+        upto[1:] -= upto[:-1].copy()
+        held[:, j] += upto
     return held
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
 from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray, is_among
 from fairlead.model.errors import UsageError
 from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import Snapshot
@@ -96,9 +96,9 @@ class UnitAccount:
     def _in_order_of(self, snap: Snapshot) -> "UnitAccount":
         """Return the account for the snapshot's jobs, nothing else changed."""
         n, n_accelerators = snap.received_s.shape
-        known = np.isin(snap.job, self.job)
+        known = is_among(snap.job, self.job)
         at = np.searchsorted(self.job, snap.job[known])
-        stays = ((self.packed == ABSENT) | np.isin(self.packed, snap.job)).all(axis=1)
+        stays = ((self.packed == ABSENT) | is_among(self.packed, snap.job)).all(axis=1)
         packed = self.packed[stays]
         tables = np.zeros((len(_TABLES), n + len(packed), n_accelerators))
         received = snap.received_s.copy()

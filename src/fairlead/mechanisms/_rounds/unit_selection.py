@@ -1,7 +1,10 @@
 """Selects the units that run this round where units may have jobs in common."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.gang_exchange import entries_to_replace
 from fairlead.model.arrays import IntArray
@@ -30,16 +33,15 @@ class UnitSelection:
     ) -> None:
         size = (members >= 0).sum(axis=1)
         order = np.lexsort((-size[entries.row], -entries.weight))  # equal ones as they come
-        unit = entries.row[order]
+        self._entries = CandidateEntries(
+            entries.row[order], entries.column[order], entries.weight[order]
+        )
+        self._gangs, self._units = gang[order], members
         self.free = free
         """columns → devices left"""
         self.unit_of = [ABSENT] * (n_jobs + 1)
         """rows of jobs → unit that it runs in; the last one is nobody's"""
-        self._unit: list[int] = unit.tolist()
-        self._column: list[int] = entries.column[order].tolist()
-        self._weight: list[float] = entries.weight[order].tolist()
-        self._members: list[list[int]] = members[unit].tolist()
-        self._gang: list[int] = gang[order].tolist()
+        self._column: list[int] = self._entries.column.tolist()
         self._entry: dict[int, int] = {}
         """unit chosen → its entry"""
         self._in_columns: dict[tuple[int, ...], list[int]] = {}
@@ -52,11 +54,30 @@ class UnitSelection:
 
     def assign(self) -> None:
         """Take entries in the order of their weights, then use the free devices."""
+        if compiled is not None and not np.count_nonzero(self._gangs != 1):
+            self._assign_singles()
+            return
+        self._unit: list[int] = self._entries.row.tolist()
+        self._weight: list[float] = self._entries.weight.tolist()
+        self._members: list[list[int]] = self._units[self._entries.row].tolist()
+        self._gang: list[int] = self._gangs.tolist()
         self._pick()
         if any(self.free) and len(self._entry) < len(self._unit):
             self._improve()
         if self._gang and max(self._gang) > 1 and self._make_room_for_gangs():
             self._pick()
+
+    def _assign_singles(self) -> None:
+        """Do the same where every unit needs one device."""
+        assert compiled is not None
+        unit, column, weight = self._entries
+        unit_of, entry_of = np.full(len(self.unit_of), ABSENT), np.full(len(self._units), ABSENT)
+        compiled.assign_units(
+            unit, column, weight, self._units[unit], self.free, unit_of, entry_of
+        )
+        self.unit_of = unit_of.tolist()
+        chosen = (entry_of >= 0).nonzero()[0]
+        self._entry = dict(zip(chosen.tolist(), entry_of[chosen].tolist(), strict=True))
 
     def _take(self, i: int) -> None:
         unit = self._unit[i]
@@ -135,13 +156,19 @@ class UnitSelection:
             self._drop(entry)
         self._take(i)
         taken = [i, *self._pick()]
-        gain = sum(self._weight[e] for e in taken) - sum(self._weight[e] for e in dropped)
-        if gain > _MIN_GAIN:
+        if self._total(taken) - self._total(dropped) > _MIN_GAIN:
             return
         for entry in taken:
             self._drop(entry)
         for entry in dropped:
             self._take(entry)
+
+    def _total(self, entries: Iterable[int]) -> float:
+        """Return the sum of weights, added up one by one as compiled code does."""
+        total = 0.0
+        for entry in entries:
+            total += self._weight[entry]
+        return total
 
 
 def rows_of_units(packed: IntArray, job: IntArray) -> IntArray:

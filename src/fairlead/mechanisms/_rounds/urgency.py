@@ -4,7 +4,7 @@ import numpy as np
 
 from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
-from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
+from fairlead.mechanisms._rounds.deficits import CARRIED, LEAST_DUE, OWED, SHARE
 from fairlead.model.arrays import FloatArray, IntArray
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
@@ -110,7 +110,7 @@ def urgent_entries(
         weight[somewhere[row]] += _SOMEWHERE
     if on is not None:
         weight[on[row] == column] += stay
-    may = due > 1e-9
+    may = due > LEAST_DUE
     return CandidateEntries(row, column, weight).where(may)
 
 

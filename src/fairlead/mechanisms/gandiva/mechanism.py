@@ -1,11 +1,13 @@
 """Gandiva: introspective scheduling by time slices, packing and migration (OSDI 2018)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from fairlead.mechanisms.gandiva.changed_slices import changed_slice
 from fairlead.mechanisms.gandiva.gang_reason import gang_reason
 from fairlead.mechanisms.gandiva.grow_shrink import learn, resize
 from fairlead.mechanisms.gandiva.memory import (
@@ -31,6 +33,7 @@ from fairlead.mechanisms.gandiva.packing import (
     unpack,
 )
 from fairlead.mechanisms.gandiva.quiet_slices import Thresholds, quiet_slice, unchanged_units
+from fairlead.mechanisms.gandiva.repeated_slices import memory_after_repeats, repeated_units
 from fairlead.mechanisms.gandiva.servers import Servers, home_of
 from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
@@ -39,10 +42,10 @@ from fairlead.mechanisms.gandiva.time_slices import (
     select_units,
 )
 from fairlead.mechanisms.gandiva.turn_slices import turn_slice
-from fairlead.model.arrays import NO_INTS, IntArray
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import NO_PLACEMENTS, Placements
-from fairlead.model.plan import Plan
+from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import running_leases
 
@@ -101,6 +104,9 @@ class Gandiva:
             turns = turn_slice(unchanged, memory, self._thresholds, until)
             if turns is not None:
                 return turns
+        changed = changed_slice(snap, memory, servers, self._thresholds, until)
+        if changed is not None:
+            return changed
         tasks, news = tasks_of(snap, memory), new_measurements(snap, memory)
         running = running_leases(snap)
         held = held_devices(running)
@@ -132,6 +138,15 @@ class Gandiva:
         after = GandivaMemory.of(snap, [*units, *waiting], failed, servers.load, changed_at)
         ending = np.array(stop, dtype=np.int64)
         return Plan(ending, Placements.of(start), until, until), after.with_hidden(memory)
+
+    def repeated_rounds(
+        self, snap: Snapshot, memory: GandivaMemory
+    ) -> Callable[[FloatArray, FloatArray], tuple[int, GandivaMemory]] | None:
+        """Return the memory after quiet slices as a function; None if a slice may not be quiet."""
+        if (snap.on == ABSENT).any():
+            return None
+        members = repeated_units(snap, memory, self._thresholds)
+        return None if members is None else partial(memory_after_repeats, members, memory)
 
     def refill(self, snap: Snapshot, memory: GandivaMemory, idle: IntArray) -> Placements:
         """Return jobs for devices that fall idle: next in turn there, then new ones."""

@@ -212,6 +212,12 @@ class GandivaMemory:
         facts = np.concatenate([self.facts, before.facts[hidden]])[order]
         return replace(self, job=job[order], facts=facts)
 
+    @property
+    def has_grown_jobs(self) -> bool:
+        """Whether a job has grown, so that its facts are kept while a plan does not see it."""
+        grew = (self.facts[:, _GROWN_FROM] > 0) | np.isfinite(self.facts[:, _ENOUGH])
+        return bool(grew.any())
+
     def facts_of(self, jobs: IntArray, received_s: FloatArray) -> FloatArray:
         """Return jobs × kept fields, up to date with the time that each has received by now."""
         if np.array_equal(jobs, self.job):

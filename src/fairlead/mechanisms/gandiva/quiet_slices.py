@@ -78,25 +78,30 @@ def measured_facts(members: "UnitMembers", memory: GandivaMemory) -> tuple[Float
     """Return rows × kept fields with new measurements, and rows → it was measured."""
     snap = members.snap
     facts = memory.facts_of(snap.job, snap.received_s.sum(axis=1))
-    return facts, _record_measurements(snap, memory, members, facts)
+    return facts, record_measurements(snap, memory, facts, members.packed, members.accelerator)
 
 
-def _record_measurements(
-    snap: Snapshot, memory: GandivaMemory, members: "UnitMembers", facts: FloatArray
+def record_measurements(
+    snap: Snapshot,
+    memory: GandivaMemory,
+    facts: FloatArray,
+    packed: BoolArray,
+    accelerator: IntArray,
 ) -> BoolArray:
-    """Enter new measurements into the facts; return rows → it was measured."""
+    """Enter new measurements into the facts; return rows → it was measured.
+
+    ``packed`` is rows → its unit has other jobs, ``accelerator`` that of its unit's home.
+    """
     measured = snap.measured
     if measured is None:
         return np.zeros(len(snap.job), dtype=bool)
     fresh: BoolArray = (measured.lease == snap.lease) & (measured.at > memory.at)
     fresh &= snap.lease >= 0
     facts[fresh, _CURRENT] = measured.steps_per_s[fresh]
-    alone = fresh & ~members.packed
+    alone = fresh & ~packed
     current = facts[:, _CURRENT]
-    better = alone & (
-        (facts[:, _ACCELERATOR] != members.accelerator) | ~(facts[:, _BEST] >= current)
-    )
-    facts[better, _ACCELERATOR] = members.accelerator[better]
+    better = alone & ((facts[:, _ACCELERATOR] != accelerator) | ~(facts[:, _BEST] >= current))
+    facts[better, _ACCELERATOR] = accelerator[better]
     facts[better, _BEST] = current[better]
     facts[alone, UTILIZATION] = measured.utilization[alone]
     facts[alone, _MEMORY] = measured.memory_gib[alone]
@@ -196,6 +201,11 @@ class UnitMembers:
         disturbed = ~self.packed & (speed < limits.disturbed * best)
         disturbed &= self.snap.starts_at - facts[:, _MOVED_AT] >= limits.settle_s
         return bool(disturbed.any())
+
+    @staticmethod
+    def any_slow(facts: FloatArray, part: float) -> bool:
+        """Return whether a job was last measured below this part of its best speed."""
+        return bool((facts[:, _CURRENT] < part * facts[:, _BEST]).any())
 
     def _could_empty_a_server(self, fragmented: float) -> bool:
         """Return whether a mostly free server and one to which its units may move exist."""

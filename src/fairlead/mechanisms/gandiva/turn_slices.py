@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.mechanisms.gandiva.memory import GandivaMemory
 from fairlead.mechanisms.gandiva.quiet_slices import (
     PASS,
@@ -17,6 +18,9 @@ from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 
+_TIE = 6
+"""decimals to which equal passes agree"""
+
 
 def turn_slice(
     members: UnitMembers, memory: GandivaMemory, limits: Thresholds, until: float
@@ -30,7 +34,7 @@ def turn_slice(
         not (memory.load > servers.size).any()
         or members.packed.any()
         or (members.need > servers.size[members.home]).any()
-        or not _have_one_rank(snap)
+        or not have_one_rank(snap)
     ):
         return None
     facts, fresh = measured_facts(members, memory)
@@ -40,9 +44,9 @@ def turn_slice(
     holders = snap.holds[snap.holds >= 0]
     if (snap.lease[holders] < 0).any():
         return None
-    order = _order(members, facts)
+    order = turn_order(members, facts)
     if (members.need == 1).all() and len(snap.holds) == 1 and _are_distinct(holders):
-        stop, start, waits = _single_turns(members, order)
+        stop, start, waits = single_turns(members, order)
     else:
         chosen, waits = _select(members, order)
         held = _held_rows(snap)
@@ -54,20 +58,20 @@ def turn_slice(
     return Plan(stop, start, until, until), members.memory_after(memory, facts, fresh)
 
 
-def _have_one_rank(snap: Snapshot) -> bool:
+def have_one_rank(snap: Snapshot) -> bool:
     """Return whether no job precedes another one."""
     same = len({tenant.priority for tenant in snap.tenants}) <= 1
     return same and bool((snap.precedence == snap.precedence[0]).all())
 
 
-def _order(members: UnitMembers, facts: FloatArray) -> IntArray:
+def turn_order(members: UnitMembers, facts: FloatArray) -> IntArray:
     """Return the units in their turn."""
-    turn = [round(passed, 6) for passed in facts[members.row, PASS].tolist()]
+    turn = pass_ranks(facts[members.row, PASS], _TIE)
     order: IntArray = np.lexsort((members.snap.job[members.row], turn))
     return order
 
 
-def _single_turns(members: UnitMembers, order: IntArray) -> tuple[IntArray, Placements, set[int]]:
+def single_turns(members: UnitMembers, order: IntArray) -> tuple[IntArray, Placements, set[int]]:
     """Return the leases that end, the jobs that start, and the servers on which others wait.
 
     Every unit needs one device, none holds more, and no two hold the same one.

@@ -1,7 +1,7 @@
 """Turns homes into devices, leases to stop and placements to start."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -42,16 +42,17 @@ class FreeDevices:
         self._sizes.append(len(devices))
         self._devices += sorted(devices)
 
-    def take_one(self, job: int, site: int) -> None:
-        """Start a job on one device of a site."""
-        if self._gapless[site]:
-            here = self.at[site]
-            device = here.pop(self._first(here, self._size[site], job))
-        else:
-            (device,) = self._take_from(site, 1, job)
-        self._started.append(job)
-        self._sizes.append(1)
-        self._devices.append(device)
+    def take_ones(self, jobs: Sequence[int], sites: Sequence[int]) -> None:
+        """Start each of these jobs in turn on one device of its site."""
+        at, sizes, gapless, first = self.at, self._size, self._gapless, self._first
+        for job, site in zip(jobs, sites, strict=True):
+            here = at[site]
+            if gapless[site]:
+                self._devices.append(here.pop(first(here, sizes[site], job)))
+            else:
+                self._devices += self._take_from(site, 1, job)
+        self._started += jobs
+        self._sizes += [1] * len(jobs)
 
     @staticmethod
     def _first(here: list[int], size: int, place: int) -> int:
@@ -94,24 +95,29 @@ def moves_to_homes(
     row, device = row[leased], device[leased]
     stays = _rows_at_home(homes, row, device)
     runs = np.zeros(len(home), dtype=bool)
-    wanted = list(chosen)
+    wanted = np.array(list(chosen), dtype=np.int64)
     runs[wanted] = True
     stays &= runs
     continues = stays[row]
-    stop = [int(snap.lease[i]) for i in dict.fromkeys(row[~continues].tolist())]
-    starting = [i for i, stay in zip(wanted, stays[wanted].tolist(), strict=True) if not stay]
-    if not starting:
-        return np.array(stop, dtype=np.int64), NO_PLACEMENTS
+    stop: IntArray = snap.lease[list(dict.fromkeys(row[~continues].tolist()))]
+    starting = wanted[~stays[wanted]]
+    if not len(starting):
+        return stop, NO_PLACEMENTS
     busy = np.zeros(len(sites.of_device), dtype=bool)
     busy[device[continues]] = True
     free = FreeDevices(sites, snap.usable[~busy[snap.usable]])
-    columns = snap.job[starting], homes.gang[starting], home[starting]
-    for i, job, gang, site in zip(starting, *(one.tolist() for one in columns), strict=True):
+    jobs, sites_of = snap.job[starting].tolist(), home[starting].tolist()
+    gangs = homes.gang[starting]
+    if (gangs == 1).all():
+        free.take_ones(jobs, sites_of)
+        return stop, free.placements()
+    columns = starting.tolist(), jobs, gangs.tolist(), sites_of
+    for i, job, gang, site in zip(*columns, strict=True):
         if gang == 1:
-            free.take_one(job, site)
+            free.take_ones([job], [site])
         else:
             free.take(job, gang, homes.needs.get(i) or {site: gang})
-    return np.array(stop, dtype=np.int64), free.placements()
+    return stop, free.placements()
 
 
 def _rows_at_home(homes: JobHomes, row: IntArray, device: IntArray) -> BoolArray:

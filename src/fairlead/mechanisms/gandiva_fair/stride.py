@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.model.arrays import FloatArray, IntArray
 
 _TIE = 9
 """decimals to which equal passes agree: sums of strides carry rounding errors"""
-_MAX_RANK = 2.0**51
-"""ranks below this are exact, with a bit to spare for the half"""
 
 
 def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
@@ -38,21 +37,6 @@ def _fitting(order: Iterable[int], gang: Sequence[int], devices: int) -> list[in
             if not devices:
                 break
     return chosen
-
-
-def pass_ranks(passes: FloatArray) -> FloatArray:
-    """Return numbers that compare as the passes do when rounded as ``gang_aware_stride`` does."""
-    scaled = passes * 10.0**_TIE
-    most = float(np.abs(scaled).max(initial=1.0))
-    if not most < _MAX_RANK:
-        return np.array([round(at, _TIE) for at in passes.tolist()])
-    ranks: FloatArray = np.rint(scaled)
-    # The product is off by half a unit in its last place at most; only so close to a half does
-    # its nearest integer differ from the decimal rounding of the pass.
-    unsure = np.abs(np.abs(scaled - ranks) - 0.5) <= most * 2.0**-52
-    for i in unsure.nonzero()[0].tolist():
-        ranks[i] = round(round(float(passes[i]), _TIE) * 10.0**_TIE)
-    return ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +66,7 @@ class SiteStrides:
     def choose(self, passes: FloatArray) -> list[int]:
         """Return the rows that run this quantum, given rows → pass: Algorithm 1 on every site."""
         at = passes[self.row]
-        order = np.lexsort((self.gang, pass_ranks(at), self.site))
+        order = np.lexsort((self.gang, pass_ranks(at, _TIE), self.site))
         chosen: list[int] = []
         for begin, end, devices, single in self.parts:
             here = order[begin:end]

@@ -155,10 +155,12 @@ class Auction:
     def total_worth(self, running: Mapping[int, Devices]) -> float:
         """Return what a plan is worth in all: utilities less the cost of communication."""
         total = 0.0
+        kept, moved = self.worth.on_one_node
+        held, accelerator_of = self.held, self._accelerator_of
         for row, devices in running.items():
             if len(devices) == 1:
-                there = self._accelerator_of[devices[0]]
-                total += self.worth.alone(row, there, stays=self.held.get(row) == devices)
+                alone = kept if held.get(row) == devices else moved
+                total += alone[row][accelerator_of[devices[0]]]
                 continue
             nodes = len({self._node_of[device] for device in devices})
             accelerators = {self._accelerator_of[device] for device in devices}

@@ -48,8 +48,8 @@ class JobUtilities:
                 time = left / speed
             return np.where(np.isinf(time), 0.0, utility(terms, terms.elapsed_s + wait_s + time))
 
-        kept, moved = (np.stack([at_speed(s, w) for s in (alone, spread)]) for w in wait)
-        worth = np.stack([kept, moved])
+        together = np.stack([at_speed(alone, w) for w in wait])
+        apart = together if spread is alone else np.stack([at_speed(spread, w) for w in wait])
         with np.errstate(divide="ignore"):
             time = left / alone
         slowest_s = np.where(np.isinf(time), 0.0, time).max(axis=1)
@@ -58,12 +58,12 @@ class JobUtilities:
         bidders = Bidders(
             snap.gang,
             alone > 0.0,
-            worth[0].max(axis=0),
+            np.maximum(together[0], apart[0]),
             utility(terms, terms.elapsed_s + ends_s)[:, 0],
             np.maximum(np.ceil(slowest_s / round_s), 1.0),
         )
         gang = snap.gang.tolist()
-        return cls(gang, alone, worth[:, 0], worth[:, 1], bidders, at_speed)
+        return cls(gang, alone, together, apart, bidders, at_speed)
 
     def bids(self, rows: Iterable[int], on: Sequence[int]) -> list[Bid]:
         """Return the bids of some jobs, those first that can pay most per device.
@@ -71,23 +71,21 @@ class JobUtilities:
         ``on`` is jobs → accelerator held: a job that stays on its accelerator will mostly find
         its devices again, so it bids there without the cost of a restart.
         """
-        together, spread = self.together[1].tolist(), self.spread[1].tolist()
-        kept = self.together[0], self.spread[0]
-        bids = []
-        for row in rows:
-            one_node, apart = together[row], spread[row]
-            if on[row] >= 0:
-                one_node[on[row]] = float(kept[0][row, on[row]])
-                apart[on[row]] = float(kept[1][row, on[row]])
-            bids.append(Bid(row, self.gang[row], one_node, apart))
-        return sorted(bids, key=lambda bid: -max(*bid.together, *bid.spread) / bid.gang)
-
-    def alone(self, row: int, accelerator: int, *, stays: bool) -> float:
-        """Return the utility of a job on one device of an accelerator."""
-        return self._together_lists[0 if stays else 1][row][accelerator]
+        row = np.fromiter(rows, dtype=np.int64)
+        one_node, apart = self.together[1, row], self.spread[1, row]
+        at = np.array(on, dtype=np.int64)[row]
+        stays = (at >= 0).nonzero()[0]
+        one_node[stays, at[stays]] = self.together[0, row[stays], at[stays]]
+        apart[stays, at[stays]] = self.spread[0, row[stays], at[stays]]
+        most = np.maximum(one_node, apart).max(axis=1, initial=0.0)
+        order = (-most / self.bidders.gang[row]).argsort(kind="stable")
+        row = row[order]
+        columns = row.tolist(), self.bidders.gang[row].tolist()
+        return list(map(Bid, *columns, one_node[order].tolist(), apart[order].tolist()))
 
     @cached_property
-    def _together_lists(self) -> list[list[list[float]]]:
+    def on_one_node(self) -> list[list[list[float]]]:
+        """``together`` as lists, which are faster to read one by one."""
         lists: list[list[list[float]]] = self.together.tolist()
         return lists
 
@@ -104,10 +102,13 @@ def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
     """Return jobs × accelerators → speed with the gang on one node and on several.
 
     The speed is that of a gang which has this accelerator as its slowest; 0 where it cannot or
-    may not run.
+    may not run. Both are the same table where every job needs one device.
     """
     profiles, table = snap.profiles, snap.speeds
     together = profiles.member_speed
+    if profiles.single:
+        alone = together.take(snap.profile, axis=0)
+        return alone, alone
     spread = together.copy()
     if table is not None:
         accelerators = snap.cluster.accelerators

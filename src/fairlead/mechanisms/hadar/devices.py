@@ -21,17 +21,24 @@ def choose_devices(
         for cell, count in deal.take:
             wanting[cell].append((row, count))
     for cell, wants in enumerate(wanting):
-        free = {device for device in cells.devices[cell] if device in idle}
+        if not wants:
+            continue
+        free = idle.intersection(cells.devices[cell])
         missing: list[tuple[int, int]] = []
         for row, count in wants:
             own = [device for device in held.get(row, ()) if device in free][:count]
-            free.difference_update(own)
-            chosen[row] += own
-            missing.append((row, count - len(own)))
+            if own:
+                free.difference_update(own)
+                chosen[row] += own
+            if len(own) < count:
+                missing.append((row, count - len(own)))
         rest = iter([device for device in cells.devices[cell] if device in free])
         for row, count in missing:
             chosen[row] += islice(rest, count)
-    return {row: tuple(sorted(devices)) for row, devices in chosen.items()}
+    return {
+        row: tuple(sorted(devices)) if len(devices) > 1 else tuple(devices)
+        for row, devices in chosen.items()
+    }
 
 
 def with_nodes_exchanged(

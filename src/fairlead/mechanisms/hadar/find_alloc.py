@@ -168,10 +168,7 @@ class DeviceMarket:
         price_lists = []
         for accelerator, of in zip(self.cells.accelerator, self.capacity, strict=True):
             if (accelerator, of) not in known:
-                rising = [
-                    self.prices.price(accelerator, of - left, of) for left in range(1, of + 1)
-                ]
-                known[accelerator, of] = [UNAFFORDABLE, *rising]
+                known[accelerator, of] = [UNAFFORDABLE, *self.prices.rising(accelerator, of)]
             price_lists.append(known[accelerator, of])
         return price_lists
 

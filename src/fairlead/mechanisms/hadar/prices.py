@@ -22,6 +22,12 @@ class Prices:
         least, most = float(self.least[accelerator]), float(self.most[accelerator])
         return float(least * (most / least) ** (held / of))
 
+    def rising(self, accelerator: int, of: int) -> list[float]:
+        """Return devices left, from 1 on → ``price`` of one on a node with ``of`` in all."""
+        least, most = float(self.least[accelerator]), float(self.most[accelerator])
+        steep = most / least
+        return [float(least * steep ** ((of - left) / of)) for left in range(1, of + 1)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bidders:

@@ -141,7 +141,8 @@ class Deviations:
         runs = table.row_of_job >= 0
         np.maximum.at(gain, member[runs], table.gain[table.row_of_job[runs]])
         kept, missed = np.zeros_like(ideal), np.zeros_like(ideal)
-        mine, known = np.searchsorted(names, self.name), np.isin(self.name, names)
+        mine = names.searchsorted(self.name)
+        known = names[np.minimum(mine, count - 1)] == self.name if count else mine < 0
         kept[mine[known]], missed[mine[known]] = self.dev[known], self.missed[known]
         owed = _moved(kept, ideal, gain)
         gang = snap.profiles.gang[names]

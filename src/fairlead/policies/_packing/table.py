@@ -144,7 +144,7 @@ class _Builder:
         mark, names = self._explicit_pair_marks()
         by_row = distinct.reshape(len(mark), -1)
         # Without other differences, one job of each profile stands for all of them.
-        by_profile_only = speed is None and not rules.packed and not by_row.shape[1]
+        by_profile_only = speed is None and not rules.packed and not by_row.any()
         rows = _first_of_profiles(snap) if by_profile_only else slice(None)
         profile = snap.profile[rows]
         alone = snap.profiles.speed[profile] if speed is None else speed
@@ -162,7 +162,9 @@ class _Builder:
         self._classes = merged if isinstance(rows, slice) else _classes_of_all(snap, rows, merged)
         first = self._classes.representative
         width = len(snap.capacity)
-        self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), width))
+        self._gang: IntArray = np.broadcast_to(
+            snap.profiles.gang_on[snap.profile[first]], (len(first), width)
+        )
         """classes × accelerators → devices needed at once"""
         self._speed = properties[:, :width] * (self._gang <= snap.capacity)
         self._workload_of = workload[first]
@@ -234,8 +236,7 @@ class _Builder:
 
     def _knows_spread(self) -> bool:
         snap = self._snap
-        gangs = bool((snap.gang_on > 1).any())
-        return self._rules.placement and snap.speeds is not None and gangs
+        return self._rules.placement and snap.speeds is not None and bool((snap.gang_on > 1).any())
 
     def _largest_node(self) -> IntArray:
         """Return accelerators → maximum of its devices on one node that is up."""

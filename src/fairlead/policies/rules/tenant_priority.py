@@ -24,6 +24,8 @@ def with_tenant_priorities(snap: Snapshot, allocation: Allocation) -> Allocation
         return allocation
     if allocation.columns != accelerator_columns(len(snap.capacity)):
         return allocation
+    if snap.priority is snap.precedence:
+        return allocation
     ranked = ((snap.priority != snap.precedence) & (snap.priority != 0)).nonzero()[0]
     tenants = np.unique(snap.tenant[ranked])
     if not len(tenants):

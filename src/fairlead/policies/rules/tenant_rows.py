@@ -23,7 +23,7 @@ from fairlead.solve.classes import merge
 
 _DIGITS = 13
 """digits to which speedups are rounded, so that the unit of speeds does not matter"""
-_MAX_KEPT = 64
+_MAX_KEPT = 512
 """sets of profiles whose virtual tenants are kept"""
 
 

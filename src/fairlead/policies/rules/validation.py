@@ -40,7 +40,7 @@ def _is_plain_and_feasible(snap: Snapshot, allocation: Allocation) -> bool:
     if (
         allocation.rows != "jobs"
         or allocation.measure != "time"
-        or share.shape != snap.speed.shape
+        or share.shape != (len(snap.job), len(snap.capacity))
         or allocation.columns != accelerator_columns(len(snap.capacity))
         or members.shape != (len(snap.job), 1)
         or not np.array_equal(members[:, 0], snap.job)

@@ -72,6 +72,11 @@ class VirtualCluster:
         at = self._progress.next_finish_at()
         return min(at, self._copies.next_at()) if len(self._copies) else at
 
+    def first_possible_finish_at(self) -> float:
+        """Return when the first job finishes if all leases are renewed; there are no copies."""
+        assert not len(self._copies)
+        return float(self._progress.finish_at[self._progress.running()].min(initial=np.inf))
+
     def finish(self, at: float) -> tuple[int | None, LeasesEnded]:
         """End the lease of the job that finishes now; return its number and the event.
 

@@ -12,7 +12,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray, is_among
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
 
@@ -89,14 +89,14 @@ class LastBasis:
 
     def columns(self, options: Keys) -> BoolArray:
         """Return options → used last time."""
-        return _among(options, self.used)
+        return is_among(options, self.used)
 
     def statuses(self, classes: Keys, options: Keys, width: int) -> tuple[list[Any], list[Any]]:
         """Return the statuses of the options with these keys, and of the rows but the extra ones.
 
         New classes begin with nothing, so that their rows are basic.
         """
-        column = [_BASIC if is_basic else _LOWER for is_basic in _among(options, self.basic)]
+        column = [_BASIC if is_basic else _LOWER for is_basic in is_among(options, self.basic)]
         at = np.minimum(np.searchsorted(self.classes, classes), len(self.classes) - 1)
         new = self.classes[at] != classes
         free = self.resource if len(self.resource) == width else np.ones(width, bool)
@@ -104,11 +104,3 @@ class LastBasis:
         row += [_BASIC if is_basic else _LOWER for is_basic in self.level[at] | new]
         row += [_BASIC if is_basic else _UPPER for is_basic in self.time[at] | new]
         return column, row
-
-
-def _among(keys: Keys, ascending: Keys) -> BoolArray:
-    if not len(ascending):
-        return np.zeros(len(keys), bool)
-    at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
-    among: BoolArray = ascending[at] == keys
-    return among

@@ -4,6 +4,7 @@ A stage climbs the path to the greatest theta whose levels are feasible. Then cl
 cannot rise further, because their levels have a price, are stopped, and the rest climbs on.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,18 +66,21 @@ def fill_options(
     while filling.rises():
         stages.append(filling.stage(guess[len(stages)] if len(stages) < len(guess) else 0.0))
     level = filling.path.level(filling.theta)
-    for slack in SLACKS:
-        vertex = filling.program.minimise(problem.device_time, level * (1 - slack))
-        if vertex is not None:
-            time = problem.feasible(vertex.time)
-            return OptionSolution(problem, time, level, tuple(stages))
-    raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
+    time = filling.by_tie_rule(level)
+    if time is None and stages:
+        # Its levels are those of all stages, only ties are decided otherwise.
+        time = stages[-1].vertex.time
+    if time is None:
+        raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
+    return OptionSolution(problem, problem.feasible(time), level, tuple(stages))
 
 
 class WarmFilling:
     """Solves successive similar fillings; each begins where the last one ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, perturbed: bool = True) -> None:
+        """Begin without a basis; many stages are solved faster with bounds not ``perturbed``."""
+        self._perturbed = perturbed
         self._ends: tuple[float, ...] = ()
         self._basis: LastBasis | None = None
         self._highs: Any = None
@@ -95,7 +99,7 @@ class WarmFilling:
         else:
             options = option_keys(problem, keys)
             if self._highs is None:
-                self._highs = new_program_highs()
+                self._highs = new_program_highs(perturbed=self._perturbed)
             self._highs.clearModel()
             start = WarmProgram(self._highs, self._basis, keys, options)
             solution = fill_options(problem, path, guess, start)
@@ -126,6 +130,15 @@ class _OptionFilling:
     def rises(self) -> bool:
         """Return whether any class may still rise."""
         return not self.stopped.all() and self.theta < self.path.top * (1 - 1e-12)
+
+    def by_tie_rule(self, level: FloatArray) -> FloatArray | None:
+        """Return options → time of the tie rule at these levels, None if HiGHS finds none."""
+        for slack in SLACKS:
+            with suppress(SolveError):  # with a little more room it may be found
+                vertex = self.program.minimise(self.problem.device_time, level * (1 - slack))
+                if vertex is not None:
+                    return vertex.time
+        return None
 
     def stage(self, guess: float) -> OptionStage:
         """Climb to the greatest feasible theta and stop the classes that cannot rise further."""

@@ -17,15 +17,13 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, new_highs, rerun_highs
+from fairlead.solve.linear import INFINITY, PRIMAL, new_highs, rerun_highs
 from fairlead.solve.options.basis import Keys, LastBasis
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
 
 _NONE = np.zeros(0, np.int32)
 _REDUCED_COST = 1e-9
-# Nothing is asked for at first, so that no time at all is a feasible start.
-_PRIMAL = 4  # HiGHS's number of it
 # Up to so many options all are columns from the start.
 _ALL_COLUMNS = 4000
 _ADDED = 500
@@ -256,10 +254,13 @@ class WarmProgram:
         return basis
 
 
-def new_program_highs() -> Any:
-    """Return a HiGHS without a model, for programs over options."""
+def new_program_highs(*, perturbed: bool = True) -> Any:
+    """Return a HiGHS without a model, for programs over options, with or without perturbation."""
     highs = new_highs(presolve=False)
-    highs.setOptionValue("simplex_strategy", _PRIMAL)
+    # Nothing is asked for at first, so that no time at all is a feasible start.
+    highs.setOptionValue("simplex_strategy", PRIMAL)
+    if not perturbed:
+        highs.setOptionValue("primal_simplex_bound_perturbation_multiplier", 0.0)
     return highs
 
 

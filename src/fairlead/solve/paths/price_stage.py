@@ -17,10 +17,9 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.max_min.small_system import solve_small_system
 from fairlead.solve.paths.basis_rows import IndependentRows, exchange
-from fairlead.solve.paths.class_pairs import TIED, ClassPairs
+from fairlead.solve.paths.class_pairs import NEAR, TIED, ClassPairs
 from fairlead.solve.paths.path import Path
 
-_NEAR = 1e-7  # relative to the sum of prices: guessed prices are as exact as that
 _ROUNDING = 1e-11  # devices, relative to the capacity
 _SETTLED = 1e-14  # relative: Newton's last step
 _BEYOND = 1e-9  # relative: next to the stage's end
@@ -101,9 +100,10 @@ class PriceStage:
                     wrong = self._wrong_pairs()
                     if not len(wrong):
                         return self._finished(amounts)
-                    if self._pairs.basic[wrong].any():
+                    among: IntArray = np.array(wrong)
+                    if self._pairs.basic[among].any():
                         return None
-                    self._pairs.choose(wrong, self._level, self._prices, self._tie_prices)
+                    self._pairs.choose(among, self._level, self._prices, self._tie_prices)
                     continue
                 leaving = self._drop(*worst)
             if leaving is None or not self._move_prices(leaving):
@@ -121,16 +121,15 @@ class PriceStage:
         pairs, width = self._pairs, self._width
         everyone: IntArray = np.arange(pairs.classes)
         pairs.choose(everyone, self._level, self._prices, self._tie_prices)
-        self._unpriced = [j for j in range(width) if self._prices[j] <= _NEAR]
+        self._unpriced = [j for j in range(width) if self._prices[j] <= NEAR]
         if len(self._unpriced) == width:
             return False
         chosen = IndependentRows()
         for u in self._unpriced:
             chosen.add([1.0 if j == u else 0.0 for j in range(width)])
         wanted = width - 1
-        tied = pairs.alternatives(self._level) & (pairs.spare(self._prices) <= _NEAR)
-        tied &= (pairs.slope(self._prices) > _NEAR)[:, None]
-        for k, column in np.argwhere(tied).tolist():
+        tied = pairs.tied(self._level, self._prices, NEAR, NEAR)
+        for k, column in tied:
             if chosen.rank >= wanted:
                 break
             if pairs.basic[k]:
@@ -148,10 +147,9 @@ class PriceStage:
         if not self._find_prices():
             return False
         # Only the choice of tied classes depends on the tie rule's prices.
-        unclear: BoolArray = np.logical_or.reduce(tied, axis=1)
-        again = (unclear & ~pairs.basic).nonzero()[0]
-        if len(again):
-            pairs.choose(again, self._level, self._prices, self._tie_prices)
+        again = [k for k in dict.fromkeys(k for k, _ in tied) if not pairs.basic[k]]
+        if again:
+            pairs.choose(np.array(again), self._level, self._prices, self._tie_prices)
         return True
 
     def _settle_theta(self) -> bool:
@@ -162,10 +160,9 @@ class PriceStage:
         pairs, width = self._pairs, self._width
         top = self._path.top
         for _ in range(_MAX_NEWTON_STEPS):
-            outside = pairs.outside(self._level)
-            if len(outside):
-                pairs.choose(outside, self._level, self._prices, self._tie_prices)
-            used, risen = pairs.use(self._held, self._level, self._rate)
+            used, risen = pairs.use(
+                self._held, self._level, self._rate, (self._prices, self._tie_prices)
+            )
             columns = self._basis_columns()
             rows = [
                 [risen[j], *(column[j] for column in columns), self._room[j] - used[j]]
@@ -184,12 +181,9 @@ class PriceStage:
             self._go_to(theta)
         return False
 
-    def _wrong_pairs(self) -> IntArray:
+    def _wrong_pairs(self) -> list[int]:
         """Return the classes whose pairs are too dear: they left their caps after prices moved."""
-        pairs = self._pairs
-        cheaper = pairs.alternatives(self._level) & (pairs.spare(self._prices) < -TIED)
-        wrong: BoolArray = np.logical_or.reduce(cheaper, axis=1)
-        return wrong.nonzero()[0]
+        return [*dict.fromkeys(k for k, _ in self._pairs.tied(self._level, self._prices, -TIED))]
 
     def _basis_columns(self) -> list[list[float]]:
         """Return resources' use by each marginal column, unpriced rest and pegged exchange."""
@@ -258,27 +252,22 @@ class PriceStage:
         solution = solve_small_system(rows)
         if solution is None:
             return False
-        direction = np.array([*solution, 0.0])
-        fall = -pairs.spare(direction)
-        may = pairs.alternatives(self._level) & (fall > _NEAR)
-        for marginal in self._marginal:
-            may[marginal.k, marginal.column] = False
-        at: IntArray = np.array(may.nonzero())
-        rate = fall[at[0], at[1]]
-        ratio = np.maximum(pairs.spare(self._prices)[at[0], at[1]], 0.0) / rate
-        empty = [j for j in range(width) if solution[j] < -_NEAR and j not in self._unpriced]
+        empty = [j for j in range(width) if solution[j] < -NEAR and j not in self._unpriced]
         until = [float(self._prices[j]) / -solution[j] for j in empty]
-        least = min(float(ratio.min(initial=np.inf)), min(until, default=np.inf))
+        least, entry, second = pairs.next_marginal(
+            self._level,
+            (self._prices, self._tie_prices, np.array([*solution, 0.0])),
+            [(marginal.k, marginal.column) for marginal in self._marginal],
+            min(until, default=np.inf),
+        )
         if least == np.inf:
             return False
-        near = (ratio <= least + TIED).nonzero()[0]
-        second = pairs.tie_spare(self._tie_prices, at[:, near]) / rate[near]
         emptied = [j for j, when in zip(empty, until, strict=True) if when <= least + TIED]
         tie_until = [float(self._tie_prices[j]) / -solution[j] for j in emptied]
-        if emptied and min(tie_until) <= second.min(initial=np.inf):
+        if entry is None or (emptied and min(tie_until) <= second):
             self._unpriced.append(emptied[tie_until.index(min(tie_until))])
         else:
-            k, column = at[:, near[int(second.argmin())]].tolist()
+            k, column = entry
             self._marginal.append(_Marginal(k, column, pairs.change(k, column)))
             pairs.basic[k] = True
         return self._find_prices()
@@ -344,22 +333,18 @@ class PriceStage:
         next stages depend on its rest.
         """
         pairs = self._pairs
-        stopped = pairs.slope(self._prices) > TIED
         capped = self._level >= pairs.cap * (1 - TIED)
         if (capped & ~self._classes.alone).any():
             return False
-        tied = pairs.alternatives(self._level) & (pairs.spare(self._prices) <= TIED)
-        tied &= stopped[:, None]
-        for marginal in self._marginal:
-            tied[marginal.k, marginal.column] = False
-        at: IntArray = np.array(tied.nonzero())
-        if not at.size:
+        known = {(marginal.k, marginal.column) for marginal in self._marginal}
+        tied = [at for at in pairs.tied(self._level, self._prices, TIED, TIED) if at not in known]
+        if not tied:
             return True
-        if float(pairs.tie_spare(self._tie_prices, at).min()) <= _TIE_DECIDED:
+        if pairs.least_tie_spare(self._tie_prices, tied) <= _TIE_DECIDED:
             return False
         if not self._unpriced:
             return True
-        return all(self._keeps_unpriced(*entry) for entry in at.T.tolist())
+        return all(self._keeps_unpriced(*entry) for entry in tied)
 
     def _keeps_unpriced(self, k: int, column: int) -> bool:
         """Return whether the use of unpriced resources is the same with a tied column."""
@@ -372,4 +357,4 @@ class PriceStage:
         if solution is None:
             return False
         first = 1 + len(self._marginal)
-        return all(abs(more) <= _NEAR for more in solution[first : first + len(self._unpriced)])
+        return all(abs(more) <= NEAR for more in solution[first : first + len(self._unpriced)])
