@@ -64,7 +64,7 @@ def test_a_forced_cancellation_survives_the_death_of_the_server(
             "submit", "--grace", "3600", "--workload", "big", str(script)
         ).returncode
         until(lambda: "ready" in server.cli("logs", "j1").stdout)
-        for _ in range(5):
+        for _ in range(20):
             (crashes / "server.commit.after").touch()
             with contextlib.suppress(ServerError):
                 server.client.post("/v1/jobs/j1/cancel?force=true", {})

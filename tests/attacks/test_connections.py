@@ -13,13 +13,12 @@ import uvicorn
 from fairlead.server.connections import LimitedProtocol, WarningLimit
 
 
-class SmallProtocol(LimitedProtocol):
+class HastyProtocol(LimitedProtocol):
     request_s = 0.5
+
+
+class CrowdedProtocol(LimitedProtocol):
     max_connections = 20
-
-
-class PatientProtocol(LimitedProtocol):
-    request_s = 2.0
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -34,7 +33,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def serving(protocol: type[asyncio.Protocol]) -> AsyncIterator[int]:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, http=protocol, log_config=None, lifespan="off")
+        config = uvicorn.Config(
+            app, http=protocol, log_config=None, lifespan="off", timeout_keep_alive=3600
+        )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         while not server.started:
@@ -73,7 +74,7 @@ async def health(port: int) -> bytes:
 def test_an_unfinished_request_is_dropped_after_a_while(start: bytes) -> None:
     async def attack() -> None:
         async with (
-            serving(SmallProtocol) as port,
+            serving(HastyProtocol) as port,
             asyncio.timeout(60),
             connected(port) as (reader, writer),
         ):
@@ -103,7 +104,7 @@ def test_endless_headers_are_dropped() -> None:
 
 def test_many_silent_connections_leave_room_for_health_checks() -> None:
     async def attack() -> None:
-        async with serving(SmallProtocol) as port, contextlib.AsyncExitStack() as stack:
+        async with serving(CrowdedProtocol) as port, contextlib.AsyncExitStack() as stack:
             for _ in range(60):
                 await stack.enter_async_context(connected(port))
             assert b"200 OK" in await health(port)
@@ -111,17 +112,18 @@ def test_many_silent_connections_leave_room_for_health_checks() -> None:
     asyncio.run(attack())
 
 
-def test_several_requests_over_one_connection_work() -> None:
+def test_several_requests_over_one_connection_work(monkeypatch: pytest.MonkeyPatch) -> None:
     async def use() -> None:
-        async with (
-            serving(PatientProtocol) as port,
-            asyncio.timeout(60),
-            connected(port) as (reader, writer),
-        ):
-            for _ in range(4):  # longer than one request may take
+        loop, passed_s = asyncio.get_running_loop(), 0.0
+        time_of_loop = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time_of_loop() + passed_s)
+        async with serving(LimitedProtocol) as port, connected(port) as (reader, writer):
+            for _ in range(4):
                 writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert (await reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
-                await asyncio.sleep(0.7)
+                answer = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 60)
+                assert answer.startswith(b"HTTP/1.1 200")
+                passed_s += 2 * LimitedProtocol.request_s  # longer than one request may take
+                await asyncio.sleep(0.01)
 
     asyncio.run(use())
 

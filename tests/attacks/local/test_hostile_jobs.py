@@ -109,7 +109,7 @@ def test_a_server_starts_with_hostile_files_and_frees_the_device(
 
 def test_a_restarted_server_signals_no_process_that_a_job_names(tmp_path: Path) -> None:
     """A job lists a bystander as its keeper: the real keeper is stopped, the bystander lives."""
-    with subprocess.Popen(["sleep", "60"]) as bystander:
+    with subprocess.Popen(["sleep", "600"]) as bystander:
         directory = tmp_path / "leases" / "5"
         members = {"keeper": bystander.pid, "members": [], "started": []}
         job = f"""
@@ -117,7 +117,7 @@ import json, time
 time.sleep(0.5)
 open({str(directory / "members.json")!r}, "w").write(json.dumps({members!r}))
 open({str(tmp_path / "ready")!r}, "w").close()
-time.sleep(60)
+time.sleep(600)
 """
         lease_dir.write_order(directory, order(tmp_path, command=script(tmp_path, job)))
         with subprocess.Popen([*KEEPER, str(directory)], start_new_session=True) as keeper:

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fairlead.job import lease as leases
 from fairlead.job.gang_exit import GangExit
 from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
@@ -73,7 +75,10 @@ def leave_all(server: Server, members: list[Member]) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_gang_leaves_together_if_the_server_dies_before_all_members_know(tmp_path: Path) -> None:
+def test_a_gang_leaves_together_if_the_server_dies_before_all_members_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_AGREEMENT_TIMEOUT_S", 600.0)
     server = Server(2)
     members = [Member(server, rank, tmp_path) for rank in range(2)]
     leave_all(server, members)

@@ -63,7 +63,7 @@ def test_a_plan_that_has_answered_is_not_one_without_end(monkeypatch: pytest.Mon
     end = threading.Event()
 
     class LingeringThread(threading.Thread):
-        """Lives on long after its call, as any thread may on a busy machine."""
+        """Outlives its call by far, as any thread may on a busy machine."""
 
         def run(self) -> None:
             super().run()

@@ -1,6 +1,7 @@
 """Event streams: contents, and their end with the token."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,9 +14,13 @@ from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.routes import service
 
 
-def owner_of(live: Live, tokens: Tokens, text: str) -> Callable[[], Awaitable[Principal]]:
+def owner_of(
+    live: Live, tokens: Tokens, text: str, clock: Callable[[], float] | None = None
+) -> Callable[[], Awaitable[Principal]]:
+    now = clock or live.clock.now
+
     async def authenticate() -> Principal:
-        return tokens.authenticate(text, live.clock.now())
+        return tokens.authenticate(text, now())
 
     return authenticate
 
@@ -29,9 +34,9 @@ def test_a_silent_stream_ends_when_its_token_expires(
         async with scripted_live(tmp_path) as site, asyncio.timeout(90):
             tokens, at = Tokens({}, b"secret"), site.live.clock.now()
             text, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
-            lines = [
-                line async for line in service.follow(site.live, owner_of(site.live, tokens, text))
-            ]
+            clock = itertools.count(at, 0.1).__next__
+            owner = owner_of(site.live, tokens, text, clock)
+            lines = [line async for line in service.follow(site.live, owner)]
             assert not site.live.stream.subscribers
             return lines
 

@@ -41,7 +41,8 @@ def test_the_bundled_trace_can_be_chosen() -> None:
 def test_a_user_runs_one_simulation_at_a_time_and_keeps_the_last_ones(tmp_path: Path) -> None:
     async def check() -> None:
         runs = SimulationRuns(tmp_path)
-        request = SimulationRequest(policies=("fifo",), jobs=2000)
+        policies = ("finish-time", "max-min", "makespan")  # most of a minute: none ends by itself
+        request = SimulationRequest(policies=policies, jobs=2000)
         first = await runs.start("ann", request, 1.0, tenant="red")
         with pytest.raises(ProtocolError, match="one of your simulations is running"):
             await runs.start("ann", request, 1.0)

@@ -197,21 +197,17 @@ def test_a_gang_that_shrinks_and_grows_learns_like_one_of_constant_size(
     assert end(gang.start("plain", {})) == [0]
     (plain,) = gang.results("plain")
     directory = str(tmp_path / "checkpoint")
-    server = Server()
-    environment = {
-        "FAIRLEAD_URL": server.url,
-        "FAIRLEAD_JOB_TOKEN": "secret",
-        "FAIRLEAD_CHECKPOINT_DIR": directory,
-        "FAIRLEAD_EMULATED_STEPS_PER_S": "40",
-    }
+    server = Server(tmp_path)
     try:
         for lease, size in enumerate(sizes, 1):
             gang.world_size = server.world_size = size
-            is_last = lease == len(sizes)
+            is_last, done = lease == len(sizes), done_in(directory)
             if not is_last:
-                server.leave_from[lease] = done_in(directory) + 2
+                server.leave_from[lease] = done + 2
             checkpoint.raise_fence(directory, lease)
-            codes = end(gang.start("leased", {**environment, "FAIRLEAD_LEASE": str(lease)}))
+            environment = server.environment(lease, None if is_last else done + 3)
+            variables = {**environment, "FAIRLEAD_CHECKPOINT_DIR": directory}
+            codes = end(gang.start("leased", variables))
             assert codes == [0 if is_last else EXIT_PREEMPTED] * size
     finally:
         server.close()

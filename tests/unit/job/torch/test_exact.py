@@ -25,14 +25,8 @@ def test_ten_preemptions_and_a_killed_rank_change_no_bit(kind: str, tmp_path: Pa
     gang = Gang(kind, tmp_path, training.train)
     assert end(gang.start("plain", {})) == [0] * gang.world_size
     directory = str(tmp_path / "checkpoint")
-    server = Server()
+    server = Server(tmp_path)
     server.world_size = gang.world_size
-    environment = {
-        "FAIRLEAD_URL": server.url,
-        "FAIRLEAD_JOB_TOKEN": "secret",
-        "FAIRLEAD_CHECKPOINT_DIR": directory,
-        "FAIRLEAD_EMULATED_STEPS_PER_S": "40",
-    }
     preempted, lease = 0, 0
     try:
         while True:
@@ -40,9 +34,14 @@ def test_ten_preemptions_and_a_killed_rank_change_no_bit(kind: str, tmp_path: Pa
             checkpoint.raise_fence(directory, lease)
             committed = checkpoint.latest(directory)
             done = committed.steps if committed else 0
-            if lease != KILLED and preempted < PREEMPTIONS:
+            pause_after = None
+            if lease == KILLED:
+                pause_after = done + 10
+            elif preempted < PREEMPTIONS:
                 server.leave_from[lease] = done + 1
-            members = gang.start("leased", {**environment, "FAIRLEAD_LEASE": str(lease)})
+                pause_after = done + 2
+            environment = server.environment(lease, pause_after)
+            members = gang.start("leased", {**environment, "FAIRLEAD_CHECKPOINT_DIR": directory})
             if lease == KILLED:
                 kill_after_checkpoint(directory, done, members)
             codes = end(members)

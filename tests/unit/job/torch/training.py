@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def _attach(environment: dict[str, str]) -> job.Run:
     return job.attach()
 
 
+def _pause(run: job.Run) -> None:
+    """Wait after a number of steps, if a test wants it, until a file exists."""
+    until = os.environ.get("PAUSE_UNTIL")
+    if until is not None and run.steps_done >= int(os.environ["PAUSE_AFTER"]):
+        while not os.path.exists(until):
+            time.sleep(0.005)
+
+
 def train(kind: str, out: str, environment: dict[str, str]) -> None:
     """Train under a lease, or as a plain run, and write a digest of the result."""
     run = _attach(environment)
@@ -87,6 +96,7 @@ def train(kind: str, out: str, environment: dict[str, str]) -> None:
             history["indices"].append(indices.tolist())
             if run.steps_done % 7 == 3:
                 run.checkpoint()
+            _pause(run)
         scheduler.step()
     _write_result(Path(f"{out}.{os.environ['RANK']}"), model, history, scheduler)
     if gang:
@@ -124,6 +134,7 @@ def train_elastic(kind: str, out: str, environment: dict[str, str]) -> None:
             history["items"].append(used[:-1].nonzero().flatten().tolist())
             assert used[:-1].max() == 1
             history["ranks"].append(run.world_size)
+            _pause(run)
     whole = [getattr(one, "full_tensor", lambda p=one: p)() for one in model.parameters()]
     history["parameters"] = [value for one in whole for value in one.flatten().tolist()]
     Path(f"{out}.{os.environ['RANK']}").write_text(json.dumps(history))
