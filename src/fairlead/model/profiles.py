@@ -64,12 +64,14 @@ class Profiles:
         Computed once for a capacity: reports of progress ask for it every round.
         """
         key = capacity.tobytes()
-        if key not in self._on_all_devices:
-            self._on_all_devices.clear()
+        known = self._on_all_devices.get(key)
+        if known is None:
             gang = self.gang_on
             gangs = np.where((self.speed > 0) & (gang <= capacity), capacity / gang, 0.0)
-            self._on_all_devices[key] = gangs.sum(axis=1), (gangs * self.speed).sum(axis=1)
-        return self._on_all_devices[key]
+            known = gangs.sum(axis=1), (gangs * self.speed).sum(axis=1)
+            self._on_all_devices.clear()  # another thread may have another capacity
+            self._on_all_devices[key] = known
+        return known
 
     @cached_property
     def _on_all_devices(self) -> dict[bytes, tuple[FloatArray, FloatArray]]:
