@@ -228,9 +228,12 @@ def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):
         return None
     try:
-        return cast(CompiledKernels, importlib.import_module("fairlead._compiled"))
+        module = importlib.import_module("fairlead._compiled")
     except ImportError:
         return None
+    names = [name for name in vars(CompiledKernels) if not name.startswith("_")]
+    # A module of an earlier version, which was not built again, is of no use.
+    return cast(CompiledKernels, module) if all(hasattr(module, name) for name in names) else None
 
 
 compiled = _load()

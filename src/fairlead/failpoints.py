@@ -8,6 +8,7 @@ Without the variable, as outside tests, a point does nothing.
 
 import os
 import signal
+from contextlib import suppress
 
 VARIABLE = "FAIRLEAD_CRASHES"
 
@@ -62,4 +63,5 @@ def _exit_if_requested(name: str) -> None:
         os.unlink(path)
     except FileNotFoundError:
         return
-    os.kill(int(victim or os.getpid()), signal.SIGKILL)
+    with suppress(ProcessLookupError):  # another process may have ended by itself
+        os.kill(int(victim or os.getpid()), signal.SIGKILL)

@@ -3,9 +3,11 @@
 import asyncio
 import fcntl
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -249,7 +251,8 @@ def test_a_lock_that_a_job_holds_does_not_block_the_server_on_ray(
     (part,) = ray_lease.parts
     waits: list[float] = []
     with lock_held(ray_lease.order), monkeypatch.context() as patch:
-        patch.setattr("fairlead.job.checkpoint.time.sleep", waits.append)
+        times = SimpleNamespace(monotonic=time.monotonic, sleep=waits.append)
+        patch.setattr(checkpoint, "time", times)
         within(lambda: ray_lease.declare_lost(part, "lost", "no answer"))
     assert waits == []
     assert part.ended is not None

@@ -51,8 +51,8 @@ _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd, LeasesPinned})
 _MAX_IDLE_PLANS = 1000
 """consecutive plans without leases after which no job is expected to start"""
-_MAX_REPEATED = 512
-"""rounds taken at once at most, for the memory that their times need"""
+_MAX_REPEATED, _MAX_TIMES = 512, 1_000_000
+"""rounds, and rounds × jobs, taken at once at most, for the memory that their times need"""
 
 
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
@@ -249,12 +249,13 @@ class _Run:
             return False
         round_s = self._repeats.round_s
         until = min(next_event_at, self._virtual.first_possible_finish_at())
-        if at + round_s >= until:
+        if not at + round_s < until:
             return False
         memory_after = self._repeats.repeated_rounds(snap, self.scheduler.memory)
         if memory_after is None:
             return False
-        rounds = int(min((until - at) / round_s, _MAX_REPEATED)) + 1
+        most = min(_MAX_REPEATED, _MAX_TIMES // len(snap.job))
+        rounds = int(min((until - at) / round_s, most)) + 1
         # One by one: a sum is not the product to the last bit.
         starts_at = np.add.accumulate(np.array([at] + [round_s] * rounds))
         starts_at = starts_at[: int(starts_at.searchsorted(until))]
@@ -344,7 +345,12 @@ class _Run:
 
 
 def _repeating(mechanism: Mechanism[Any]) -> RepeatsRounds | None:
-    return mechanism if isinstance(mechanism, RepeatsRounds) else None
+    """Return the mechanism if it repeats rounds by itself: a subclass may plan otherwise."""
+    if not isinstance(mechanism, RepeatsRounds):
+        return None
+    decide = {"plan", "plan_warm", "repeated_rounds"}
+    own = next(names for base in type(mechanism).__mro__ if (names := decide & vars(base).keys()))
+    return mechanism if "repeated_rounds" in own else None
 
 
 def _may_have_deadlines(scenario: Scenario) -> bool:

@@ -85,7 +85,7 @@ def test_a_dying_server_costs_a_gang_no_step_while_it_parks_regroups_and_changes
         until(lambda: _trains_on(server, job, size, trace), point, 120.0)  # noqa: B023
         _arm(server, ticket)
         # A gang that a server has adopted does not park: its next lease starts new processes.
-        for _ in range(3):
+        for _ in range(5):
             size = _change_size(server)
             until(
                 lambda: not ticket.exists() or _trains_on(server, job, size, trace),  # noqa: B023
@@ -116,12 +116,14 @@ def _others(server: LiveServer) -> list[str]:
 
 def _change_size(server: LiveServer) -> int:
     """Let another job come or go; return the devices that this leaves to the gang."""
+    others: list[str] = []
     with suppress(ServerError):  # the server may die before it answers
-        if others := _others(server):
+        others = _others(server)
+        if others:
             server.client.cancel(others[0])
-            return 2
-        server.client.submit(["sleep", "1000"], workload="other")
-    return 1
+        else:
+            server.client.submit(["sleep", "1000"], workload="other")
+    return 2 if others else 1
 
 
 def _trains_on(server: LiveServer, job: str, size: int, trace: Path) -> bool:

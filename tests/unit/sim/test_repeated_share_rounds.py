@@ -1,6 +1,7 @@
 """Rounds of shares in which nothing moves are taken at once, with the same result."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fairlead.files import read_speeds
 from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms.shares import Shares
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -29,8 +31,8 @@ CLUSTER = Cluster.of(
 
 
 @dataclass(frozen=True)
-class CountedPlans(Shares):
-    """Rounds that count their plans."""
+class OwnPlans(Shares):
+    """Rounds of a plug-in, which might plan otherwise; counts its plans."""
 
     plans: list[float] = field(default_factory=list, hash=False, compare=False)
 
@@ -39,8 +41,24 @@ class CountedPlans(Shares):
         return super().plan_warm(warm, snap, memory)
 
 
-def _run(policy: str, kind: GeneratorKind, *, at_once: bool) -> tuple[Record, Account, int]:
-    mechanism = CountedPlans(create_policy(policy))
+@dataclass(frozen=True)
+class CountedPlans(OwnPlans):
+    """Rounds that count their plans."""
+
+    def repeated_rounds(
+        self, snap: Snapshot, memory: Account
+    ) -> Callable[[FloatArray, FloatArray], tuple[int, Account]] | None:
+        return super().repeated_rounds(snap, memory)
+
+
+def _run(
+    policy: str,
+    kind: GeneratorKind,
+    *,
+    at_once: bool,
+    mechanism_class: type[OwnPlans] = CountedPlans,
+) -> tuple[Record, Account, int]:
+    mechanism = mechanism_class(create_policy(policy))
     recipe = Recipe(kind=kind, jobs=30, rate=20.0, duration_factor=0.3, max_gang=2)
     events: list[Any] = []
     scenario = Scenario(
@@ -76,4 +94,9 @@ def test_rounds_with_gangs_or_filled_devices_are_all_planned(
     policy: str, kind: GeneratorKind
 ) -> None:
     record, _, plans = _run(policy, kind, at_once=True)
+    assert plans == record.rounds
+
+
+def test_a_mechanism_that_plans_by_itself_plans_every_round() -> None:
+    record, _, plans = _run("cost", "continuous-single", at_once=True, mechanism_class=OwnPlans)
     assert plans == record.rounds

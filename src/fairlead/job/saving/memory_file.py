@@ -128,7 +128,10 @@ def remove_file(path: str) -> None:
     finally:
         if descriptor is not None:  # the last reference to the file
             closer = threading.Thread(target=os.close, args=(descriptor,), daemon=True)
-            closer.start()
+            try:
+                closer.start()
+            except RuntimeError:  # no further thread is allowed
+                os.close(descriptor)
 
 
 def write_file(path: str, chunks: Sequence[Payload], spare: MemoryFile | None = None) -> None:

@@ -32,7 +32,7 @@ def host_gib_needed(host: HostState) -> float:
     """Return the host memory that a release will take beyond what ``host`` holds."""
     if not torch.cuda.is_initialized():
         return 0.0
-    return float(max(torch.cuda.memory_allocated() - host.nbytes, 0)) / 2**30
+    return float(max(torch.cuda.memory_allocated() - host.held_nbytes, 0)) / 2**30
 
 
 def bytes_of(states: Any) -> int:

@@ -49,9 +49,14 @@ class HostState:
         """Whether the state is in host memory only."""
         return bool(self._released)
 
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of host memory that have been taken."""
+        return self._memory.held_nbytes + self._rest.held_nbytes
+
     def lacking(self, nbytes: int, other_nbytes: int = 0) -> int:
         """Return the bytes of host memory that ``take_ahead`` would take for these sizes."""
-        missing = nbytes - self._memory.nbytes, other_nbytes - self._rest.nbytes
+        missing = nbytes - self._memory.held_nbytes, other_nbytes - self._rest.held_nbytes
         return sum(max(each, 0) for each in missing)
 
     def take_ahead(self, nbytes: int, other_nbytes: int = 0, *, pinned: bool) -> Iterator[None]:
@@ -59,6 +64,7 @@ class HostState:
 
         A release takes ``other_nbytes`` more, above all for gradients.
         """
+        self._copies = {}  # they would keep memory that is replaced
         self._memory = self._memory.enlarged(nbytes, pinned=pinned)
         yield from self._memory.take()
         self._rest = self._rest.enlarged(other_nbytes, pinned=pinned)
@@ -120,6 +126,11 @@ class _Memory:
         # The driver refuses to lock an address again that was freed before it was unlocked.
         self._unlock = weakref.finalize(self, _unlock, locked)
         self._unlock.atexit = False
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes that have been taken: locked memory is, piece by piece."""
+        return self._taken if self.pinned else self.nbytes
 
     def enlarged(self, nbytes: int, *, pinned: bool) -> "_Memory":
         """Return this memory if the bytes fit, else another one in its place."""

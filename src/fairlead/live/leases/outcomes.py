@@ -240,6 +240,8 @@ class LeaseOutcomes:
         failed = f"it exited with {codes}" if ended.ending == "failed" and codes else ""
         message = ended.message or failed
         state = self._queries.job_state(self._queries.job_number(lease.job))
+        if message == ended.switch and state != JobState.ACTIVE:
+            message = ""  # its processes were to end anyway
         if message or state != JobState.FAILED:  # a job that failed before keeps its reason
             self.messages[lease.job] = message
         steps = self.steps(at, lease, ended)

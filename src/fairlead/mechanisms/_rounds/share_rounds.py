@@ -215,6 +215,7 @@ class JobShareRounds(ShareMechanism):
             or capabilities.fills_idle
             or capabilities.ends_early
             or capabilities.reads_restarts
+            or capabilities.reads_measured
             or not snap.profiles.single
             or not memory.stands_still_but(snap.on)
         ):

@@ -101,7 +101,9 @@ class AnsweringKeeper(Keeper):
         obstacle = self._exit_reason or self._obstacle_to(waiting, self._asked_at)
         if obstacle is None:
             return
-        if not (self._exit_reason or self._stop_reason):
+        if self._stop_reason:
+            self._exit_reason = obstacle
+        elif not self._exit_reason:
             self._note_exit(obstacle)
         for dialogue in waiting:
             dialogue.answer(allowed=not obstacle)
@@ -118,8 +120,9 @@ class AnsweringKeeper(Keeper):
         if not self._stopping or len(waiting) < len(self._dialogues):
             # In time for members that exit to save.
             half_s = self._order.grace_s / 2 if self._stopping else _ANSWER_TIMEOUT_S
-            is_late = time.monotonic() >= since + min(_ANSWER_TIMEOUT_S, half_s)
-            return exit_reasons.MEMBERS_LATE if is_late else None
+            if time.monotonic() < since + min(_ANSWER_TIMEOUT_S, half_s):
+                return None
+            return exit_reasons.MEMBERS_LATE if self._stopping else exit_reasons.NO_STOP
         limit_gib = self._order.offload_gib
         self._used_gib = self._measure_memory() + sum(one.more_gib for one in waiting)
         if self._used_gib > limit_gib:
@@ -137,7 +140,7 @@ class AnsweringKeeper(Keeper):
 
     def _ended(self, *, stopped: bool) -> Ended:
         ended = super()._ended(stopped=stopped)
-        reason = self._exit_reason or (exit_reason(self._order) if stopped else "")
+        reason = self._exit_reason or exit_reason(self._order)
         if reason and ended.ending == "left" and not ended.message:
             text = exit_reasons.exit_text(reason)
             return replace(ended, message=text, switch=text)

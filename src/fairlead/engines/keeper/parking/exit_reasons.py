@@ -7,6 +7,7 @@ PARKED_ENDED = "its parked processes have ended"
 CONTAINER = "it runs in a container"
 MEMBER_ENDED = "a member of its gang has ended"
 MEMBERS_LATE = "not all of its members left in time"
+NO_STOP = "its server did not stop it in time"
 SERVER_ENDED = "the server that started the process has ended"
 
 
@@ -17,7 +18,7 @@ def exit_text(reason: str) -> str:
 
 def too_large(used_gib: float, limit_gib: float) -> str:
     """Return the reason for which processes with so much host memory cannot stay."""
-    return f"{used_gib:.3g} GiB of host memory: offload memory: {limit_gib:g} GiB"
+    return f"{used_gib:.2f} GiB of host memory: offload memory: {limit_gib:g} GiB"
 
 
 def memory_short(limit_gib: float) -> str:
