@@ -105,7 +105,8 @@ def test_lazily_found_envy_is_all_envy() -> None:
     assert abs(solution.certificate.gap) < 1e-8
 
 
-def test_an_input_that_comes_again_is_not_solved_again() -> None:
+def test_an_input_that_comes_again_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.solve.recent._LIMIT", 64)
     solved: list[float] = []
 
     def solve(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> FloatArray:
