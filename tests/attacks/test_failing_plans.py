@@ -109,7 +109,7 @@ def test_jobs_of_a_lone_tenant_do_not_turn_readyz_red(
         async with scripted_live(tmp_path) as run:
             assert await ready(run.live) == (200, "ok\n")
             bad = await run.submit(weight=BREAKS)
-            # Left out of plans, and tried again after each of these waits.
+            # Left out of plans, and tried again after longer and longer waits.
             await eventually(lambda: run.live.rounds.failures.total >= 4)
             status, text = await ready(run.live)
             assert status == 200
@@ -117,8 +117,9 @@ def test_jobs_of_a_lone_tenant_do_not_turn_readyz_red(
             metrics = render(run.live)
             assert b"fairlead_jobs_left_out 1.0" in metrics
             assert b'fairlead_plans_failed_total{plugin="fairlead:max-min"}' in metrics
-            # The decision in which the plan has just failed may not have ended.
-            assert len(run.live.rounds.decisions_s) >= 2 + 4 + 8 - 1
+            # Two plans may be made at once and fail both; later ones leave the job out.
+            seen = run.live.rounds
+            await eventually(lambda: len(seen.decisions_s) >= 2 * seen.failures.total)
 
             after = await run.submit(tenant="b")
             await run.lease(after)
