@@ -17,10 +17,7 @@ from tests.support.waiting import until
 from tests.unit.job.torch.leases import Server, leased
 
 torch = pytest.importorskip("torch")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 from fairlead.job import Run, checkpoint  # noqa: E402  # needs PyTorch
 from fairlead.job.leased_run import LeasedRun  # noqa: E402

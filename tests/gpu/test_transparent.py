@@ -21,7 +21,6 @@ from fairlead.engines.local.gpus.nvidia_smi import list_gpus
 torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
     pytest.mark.skipif(
         any(gpu.uuid.startswith("MIG-") for gpu in list_gpus()),
         reason="the driver suspends no process on a MIG device",
