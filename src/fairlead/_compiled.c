@@ -7,7 +7,8 @@
    `cheapest_gains` are OptionProblem.priced and least_per_gain, and `draw_lottery` is
    lottery._Draws.draw_with_queue; `choose_pairs`, `stage_use`, `tied_columns` and `next_marginal` are
    ClassPairs.choose, use, tied and next_marginal; `assign_units` is UnitSelection's assign for jobs of
-   one device. `match_singles` has no counterpart: it solves the program of
+   one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take;
+   `near_pairs` is NearPairs._near. `match_singles` has no counterpart: it solves the program of
    policies.fairlead where its optimum is the only one. Read those first: they explain the reasons;
    this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
    row by row; sums are made in the same order. */
@@ -1954,6 +1955,264 @@ end:
     return give(answer, &arguments);
 }
 
+/* -- turns on devices -------------------------------------------------------------------------- */
+
+static const double MAX_RANK = 2251799813685248.0, HALF_UNIT = 2.220446049250313e-16;
+
+/* Round a rank whose product is too close to a half to be sure; -1 with an error set. */
+static int round_exactly(double pass, int decimals, double scale, double *rank)
+{
+    char *text = PyOS_double_to_string(pass, 'f', decimals, 0, NULL);
+    if (!text)
+        return -1;
+    double rounded = PyOS_string_to_double(text, NULL, NULL);
+    PyMem_Free(text);
+    if (PyErr_Occurred())
+        return -1;
+    *rank = rint(rounded * scale);
+    return 0;
+}
+
+/* pass_ranks(passes, decimals, ranks) -> whether they are exact; the last changes */
+static PyObject *pass_ranks(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "dxe"))
+        goto end;
+    const double *passes = arguments.arrays[0].view.buf;
+    double *ranks = arguments.arrays[2].view.buf, scale = 1.0, most = 1.0;
+    Py_ssize_t count = items(&arguments.arrays[0]);
+    /* As a double: a number that no int holds, or none at all, must not become one. */
+    if (items(&arguments.arrays[2]) != count ||
+        !(arguments.numbers[1] >= 0.0 && arguments.numbers[1] <= 15.0)) {
+        wrong_sizes();
+        goto end;
+    }
+    int decimals = (int)arguments.numbers[1], fits = 1;
+    for (int i = 0; i < decimals; i++)
+        scale *= 10.0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        double size = fabs(passes[i] * scale);
+        fits = fits && size < MAX_RANK;
+        most = size > most ? size : most;
+    }
+    for (Py_ssize_t i = 0; fits && i < count; i++) {
+        double scaled = passes[i] * scale;
+        ranks[i] = rint(scaled);
+        if (fabs(fabs(scaled - ranks[i]) - 0.5) <= most * HALF_UNIT &&
+            round_exactly(passes[i], decimals, scale, &ranks[i]) < 0)
+            goto end;
+    }
+    answer = PyBool_FromLong(fits);
+end:
+    return give(answer, &arguments);
+}
+
+/* The sites of a round: their devices, and the rows that run there. */
+typedef struct {
+    const int64_t *begin, *devices, *home;
+    Py_ssize_t rows, sites, n_devices;
+    int64_t *taken;  /* sites → rows that run */
+    int64_t *chosen; /* as long as the devices: the rows that run, site by site */
+    int64_t *in_turn;
+    int64_t *holder; /* devices → row that stays, or -1 */
+    int64_t *site_of;
+    int64_t *free;   /* as long as the devices: the free ones, site by site */
+    int64_t *n_free;
+    Py_ssize_t n_chosen, last;
+} Round;
+
+static int open_round(Round *round, const Array *arrays)
+{
+    round->home = arrays[1].view.buf;
+    round->begin = arrays[3].view.buf;
+    round->devices = arrays[4].view.buf;
+    round->rows = items(&arrays[1]);
+    round->sites = items(&arrays[3]) - 1;
+    round->n_devices = items(&arrays[4]);
+    Py_ssize_t rows = round->rows, sites = round->sites, count = round->n_devices;
+    if (sites < 0 || items(&arrays[0]) != rows || items(&arrays[6]) != rows ||
+        items(&arrays[7]) != 3 * rows || (arrays[2].open && items(&arrays[2]) != rows) ||
+        round->begin[0] != 0 || round->begin[sites] != count)
+        return wrong_sizes();
+    for (Py_ssize_t s = 0; s < sites; s++)
+        if (round->begin[s] > round->begin[s + 1])
+            return wrong_sizes();
+    const int64_t *order = arrays[0].view.buf, *device = arrays[6].view.buf;
+    for (Py_ssize_t d = 0; d < count; d++) {
+        if (round->devices[d] < 0 || round->devices[d] > INT32_MAX)
+            return wrong_sizes();
+        round->last = round->devices[d] > round->last ? round->devices[d] : round->last;
+    }
+    for (Py_ssize_t i = 0; i < rows; i++)
+        if (round->home[i] < 0 || round->home[i] >= sites || order[i] < 0 || order[i] >= rows ||
+            device[i] > round->last)
+            return wrong_sizes();
+    int64_t *room = malloc((2 * (sites + count + round->last + 2) + rows) * sizeof(int64_t));
+    if (!room) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    round->taken = room;
+    round->n_free = room + sites;
+    round->chosen = round->n_free + sites;
+    round->free = round->chosen + count;
+    round->in_turn = round->free + count;
+    round->holder = round->in_turn + rows;
+    round->site_of = round->holder + round->last + 1;
+    memset(room, 0, 2 * sites * sizeof(int64_t));
+    return 1;
+}
+
+/* Choose the rows that run: in their order, or site by site. */
+static int choose_in_turn(Round *round, const Array *order, const Array *sites)
+{
+    const int64_t *rows = order->view.buf;
+    for (Py_ssize_t i = 0; i < round->rows; i++) {
+        int64_t row = rows[i], site = round->home[row];
+        int64_t begin = round->begin[site];
+        if (round->taken[site] < round->begin[site + 1] - begin) {
+            round->chosen[begin + round->taken[site]++] = row;
+            round->in_turn[round->n_chosen++] = row;
+        }
+    }
+    if (!sites->open)
+        return 1;
+    const int64_t *in_order = sites->view.buf;
+    round->n_chosen = 0;
+    for (Py_ssize_t i = 0; i < items(sites); i++) {
+        int64_t site = in_order[i];
+        if (site < 0 || site >= round->sites ||
+            round->n_chosen + round->taken[site] > round->rows)
+            return wrong_sizes();
+        for (int64_t k = 0; k < round->taken[site]; k++)
+            round->in_turn[round->n_chosen++] = round->chosen[round->begin[site] + k];
+    }
+    return 1;
+}
+
+/* Take a free device of a site: the first, or from the job's own place on. */
+static int64_t take_device(Round *round, int64_t site, const int64_t *job)
+{
+    int64_t *here = round->free + round->begin[site], count = round->n_free[site]--, place = 0;
+    if (job) {
+        int64_t size = round->begin[site + 1] - round->begin[site];
+        int64_t behind = (here[0] - *job) % size;
+        int64_t wanted = here[0] + size - (behind < 0 ? behind + size : behind);
+        while (place < count && here[place] < wanted)
+            place++;
+        place %= count;
+    }
+    int64_t device = here[place];
+    memmove(here + place, here + place + 1, (count - place - 1) * sizeof(int64_t));
+    return device;
+}
+
+/* device_turns(order, home, job, begin, devices, sites, device, moves) -> rows that stop and start;
+   the last two change */
+static PyObject *device_turns(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    Round round = {0};
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "ii?iii?ijj") || !open_round(&round, arrays) ||
+        !choose_in_turn(&round, &arrays[0], &arrays[5]))
+        goto end;
+    const int64_t *job = arrays[2].open ? arrays[2].view.buf : NULL;
+    int64_t *device = arrays[6].view.buf, *stop = arrays[7].view.buf;
+    int64_t *start = stop + round.rows, *on = start + round.rows, stops = 0, starts = 0;
+    for (Py_ssize_t d = 0; d <= round.last; d++)
+        round.holder[d] = round.site_of[d] = -1;
+    for (Py_ssize_t i = 0; i < round.rows; i++)
+        if (device[i] >= 0)
+            round.holder[device[i]] = i;
+    for (Py_ssize_t s = 0; s < round.sites; s++)
+        for (int64_t d = round.begin[s]; d < round.begin[s + 1]; d++)
+            round.site_of[round.devices[d]] = s;
+    /* Those that run keep their device if it is at home. */
+    for (Py_ssize_t i = 0; i < round.n_chosen; i++) {
+        int64_t row = round.in_turn[i];
+        if (device[row] >= 0 && round.site_of[device[row]] == round.home[row])
+            round.holder[device[row]] = -2;
+        else
+            start[starts++] = row;
+    }
+    for (Py_ssize_t d = 0; d <= round.last; d++)
+        if (round.holder[d] >= 0) {
+            stop[stops++] = round.holder[d];
+            device[round.holder[d]] = -1;
+        }
+    for (Py_ssize_t s = 0; s < round.sites; s++)
+        for (int64_t d = round.begin[s]; d < round.begin[s + 1]; d++)
+            if (round.holder[round.devices[d]] != -2)
+                round.free[round.begin[s] + round.n_free[s]++] = round.devices[d];
+    for (Py_ssize_t i = 0; i < starts; i++) {
+        int64_t row = start[i], site = round.home[row];
+        if (!round.n_free[site]) {
+            wrong_sizes();
+            goto end;
+        }
+        on[i] = device[row] = take_device(&round, site, job ? job + row : NULL);
+    }
+    answer = Py_BuildValue("LL", (long long)stops, (long long)starts);
+end:
+    free(round.taken);
+    return give(answer, &arguments);
+}
+
+/* -- packed pairs ------------------------------------------------------------------------------ */
+
+/* near_pairs(name, block, alone, value, price, time_price, limit, code): the last one is filled as
+   far as it reaches; the answer is the number of pairs */
+static PyObject *near_pairs(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "idddddxj"))
+        goto end;
+    Py_ssize_t n = items(&arrays[0]), width = items(&arrays[4]), room = items(&arrays[7]);
+    Py_ssize_t workloads = arrays[1].view.ndim == 3 ? arrays[1].view.shape[0] : 0;
+    if (items(&arrays[1]) != workloads * workloads * width || items(&arrays[2]) != n * width ||
+        items(&arrays[3]) != n * width || items(&arrays[5]) != n ||
+        !all_below(&arrays[0], 0, workloads)) {
+        wrong_sizes();
+        goto end;
+    }
+    const int64_t *name = arrays[0].view.buf;
+    const double *block = arrays[1].view.buf, *alone = arrays[2].view.buf;
+    const double *value = arrays[3].view.buf, *price = arrays[4].view.buf;
+    const double *time_price = arrays[5].view.buf, limit = arguments.numbers[6];
+    int64_t *code = arrays[7].view.buf;
+    Py_ssize_t pairs = 0;
+    for (Py_ssize_t a = 0; a < n; a++)
+        for (Py_ssize_t b = a + 1; b < n; b++) {
+            const double *first = block + (name[a] * workloads + name[b]) * width;
+            const double *second = block + (name[b] * workloads + name[a]) * width;
+            const double *first_alone = alone + a * width, *second_alone = alone + b * width;
+            for (Py_ssize_t j = 0; j < width; j++) {
+                if (!(first[j] > 0.0 && second[j] > 0.0 && first_alone[j] > 0.0 &&
+                      second_alone[j] > 0.0) ||
+                    !(first[j] / first_alone[j] + second[j] / second_alone[j] > 1.0))
+                    continue;
+                double worth = first[j] * value[a * width + j] + second[j] * value[b * width + j];
+                if (!(price[j] + time_price[a] + time_price[b] - worth <= limit))
+                    continue;
+                if (pairs < room)
+                    code[pairs] = (a * n + b) * width + j;
+                pairs++;
+            }
+        }
+    answer = PyLong_FromSsize_t(pairs);
+end:
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -1973,6 +2232,9 @@ static PyMethodDef methods[] = {
     {"tied_columns", (PyCFunction)(void (*)(void))tied_columns, METH_FASTCALL, NULL},
     {"next_marginal", (PyCFunction)(void (*)(void))next_marginal, METH_FASTCALL, NULL},
     {"assign_units", (PyCFunction)(void (*)(void))assign_units, METH_FASTCALL, NULL},
+    {"pass_ranks", (PyCFunction)(void (*)(void))pass_ranks, METH_FASTCALL, NULL},
+    {"device_turns", (PyCFunction)(void (*)(void))device_turns, METH_FASTCALL, NULL},
+    {"near_pairs", (PyCFunction)(void (*)(void))near_pairs, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -210,6 +210,23 @@ class CompiledKernels(Protocol):
     ) -> tuple[float, int, float]:
         """Find the column to which a class is indifferent first, -1 for none, and when."""
 
+    def near_pairs(
+        self,
+        name: IntArray,
+        block: FloatArray,
+        alone: FloatArray,
+        value: FloatArray,
+        price: FloatArray,
+        time_price: FloatArray,
+        limit: float,
+        code: IntArray,
+        /,
+    ) -> int:
+        """Find the pairs whose cost exceeds their value by ``limit`` at most; return their number.
+
+        As many as it has room for are written into the last one.
+        """
+
     def assign_units(
         self,
         unit: IntArray,
@@ -222,6 +239,23 @@ class CompiledKernels(Protocol):
         /,
     ) -> None:
         """Select the units of single devices that run; updates the last three."""
+
+    def pass_ranks(self, passes: FloatArray, decimals: int, ranks: FloatArray, /) -> bool:
+        """Rank passes by their rounded values; return False if they are too large."""
+
+    def device_turns(
+        self,
+        order: IntArray,
+        home: IntArray,
+        job: IntArray | None,
+        begin: IntArray,
+        devices: IntArray,
+        sites: IntArray | None,
+        device: IntArray,
+        moves: IntArray,
+        /,
+    ) -> tuple[int, int]:
+        """Let rows take turns on the devices of their homes; return how many stop and start."""
 
 
 def _load() -> CompiledKernels | None:

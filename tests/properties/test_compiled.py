@@ -308,6 +308,7 @@ def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
 
 INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32)
 WAITS = np.full(4, -1)
+BLOCK = np.ones((4, 4, 1))
 RANGES, UNSOLD = np.array([0, 1]), np.array([np.inf, 2.0, 1.0])
 
 
@@ -364,6 +365,9 @@ RANGES, UNSOLD = np.array([0, 1]), np.array([np.inf, 2.0, 1.0])
         ("price_options", (np.ones(4), INTS[:3], FLOATS, FLOATS, FLOATS, FLOATS.copy())),
         ("price_options", (np.ones(4), INTS[1:], FLOATS[:1], FLOATS, FLOATS, FLOATS[:1].copy())),
         ("price_options", (np.ones(4), INTS[1:], FLOATS, FLOATS[:2], FLOATS[:2], np.ones(1))),
+        ("near_pairs", (WAITS, np.ones(4), FLOATS, FLOATS, FLOATS[:1], FLOATS, 0.0, INTS.copy())),
+        ("near_pairs", (INTS, BLOCK, FLOATS, FLOATS, FLOATS[:1], FLOATS[:3], 0.0, INTS.copy())),
+        ("near_pairs", (INTS - 4, BLOCK, FLOATS, FLOATS, FLOATS[:1], FLOATS, 0.0, INTS.copy())),
         ("cheapest_gains", (np.ones(4), INTS[:3], FLOATS, FLOATS.copy())),
         ("cheapest_gains", (np.ones(4), -INTS[:3], FLOATS[:1], FLOATS.copy())),
         ("sell_singles", (FLOATS[:3], RANGES, UNSOLD, INTS[:1], 2, INTS.copy(), FLOATS.copy())),

@@ -1,7 +1,7 @@
 """Contracts of mechanisms."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import Placements
@@ -124,6 +124,57 @@ class RepeatsRounds(HasRounds, Protocol):
         function takes the rounds' starts and rounds × running jobs × accelerators → time received.
         It returns how many of the rounds leave all leases as they are, and the memory after
         these: the same as if they were planned one by one.
+        """
+        ...
+
+
+class Turn(NamedTuple):
+    """One round in which jobs of one device take turns; rows are those of the snapshot."""
+
+    stop: IntArray
+    """rows whose leases end, in the order of their devices"""
+    start: IntArray
+    """rows that start"""
+    device: IntArray
+    """starting rows → device"""
+    memory: Any
+    """the mechanism's memory after the round"""
+
+
+class Measured(NamedTuple):
+    """Measurements of running jobs at the start of a round; columns over these."""
+
+    row: IntArray
+    steps_per_s: FloatArray
+    utilization: FloatArray
+    memory_gib: FloatArray
+
+
+class Turns(Protocol):
+    """Rounds that follow one another while nothing changes but the time that jobs receive."""
+
+    def next_turn(
+        self, at: float, received_s: FloatArray, measured: Measured | None
+    ) -> Turn | None:
+        """Return what a plan at this time would decide; None if it has to be planned.
+
+        ``received_s`` is rows × accelerators. ``measured`` is None for mechanisms that do not
+        read measurements. After None, and if a turn is not taken, ask no more.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesTurns(HasRounds, Protocol):
+    """A mechanism that knows when jobs of one device only take turns until something changes."""
+
+    def turn_rounds(
+        self, warm: WarmStart, snap: Snapshot, memory: Any, device: IntArray
+    ) -> Turns | None:
+        """Return the rounds after a plan; None if other decisions may follow.
+
+        ``memory`` is that after the plan for ``snap``, and ``device`` is rows → the device held
+        since, -1 for none. No two jobs share a device.
         """
         ...
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fairlead.mechanisms.base import Mechanism, WarmMechanism
+from fairlead.mechanisms.base import Mechanism, TakesTurns, Turns, WarmMechanism
 from fairlead.mechanisms.guarantees import guaranteed_plan
+from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -19,14 +20,21 @@ class Planner:
     """
 
     def __init__(self, mechanism: Mechanism[Any]) -> None:
+        self._warm = WarmStart()
         self._plan: Callable[[Snapshot, Any], tuple[Plan, Any]]
         if isinstance(mechanism, WarmMechanism):
-            self._plan = partial(mechanism.plan_warm, WarmStart())
+            self._plan = partial(mechanism.plan_warm, self._warm)
         else:
             self._plan = mechanism.plan
         self._may_stop = capabilities_of(mechanism).stops_jobs
         self.plan: Callable[[Snapshot, Any], tuple[Plan, Any]] = self._plan_with_guarantees
         """computes the plan for a snapshot and memory, and the memory after it"""
+
+    def turn_rounds(
+        self, mechanism: TakesTurns, snap: Snapshot, memory: Any, device: IntArray
+    ) -> Turns | None:
+        """Return the rounds after the plan for ``snap`` in which jobs take turns, if they do."""
+        return mechanism.turn_rounds(self._warm, snap, memory, device)
 
     def _plan_with_guarantees(self, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         """Return the mechanism's plan, changed where a guarantee needs it, and its memory.

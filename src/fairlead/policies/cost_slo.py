@@ -1,6 +1,6 @@
 """Minimal cost subject to deadlines (SLOs) (Gavel §4.2)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +9,7 @@ from fairlead.model.allocation import Allocation, MissedDeadline
 from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.totals import job_options, prices
 from fairlead.policies.base import WarmStart, effective_speed, empty_allocation
@@ -51,16 +52,18 @@ class CostSlo(UnitPolicy):
             *(snap.tenants, snap.cluster),
         )
         if last.allocation is None or key != last.key:
-            last.key, last.allocation = key, self._allocate(snap, needed)
+            last.key, last.allocation = key, self._allocate(snap, needed, last.table)
         return last.allocation
 
-    def _allocate(self, snap: Snapshot, needed: FloatArray) -> Allocation:
+    def _allocate(
+        self, snap: Snapshot, needed: FloatArray, kept: KeptTable | None = None
+    ) -> Allocation:
         usd_per_hour = prices(snap)
         if not len(snap.job):
             return empty_allocation(snap)
         rules = self._rules
         # Passed deadlines are alike: such jobs run as fast as they can.
-        options = job_options(snap, needed, rules, agnostic=self.agnostic)
+        options = job_options(snap, needed, rules, agnostic=self.agnostic, kept=kept)
         of_class = needed[options.table.classes.representative]
         floor = np.where(np.isinf(of_class), options.problem.cap, of_class)
         best = best_ratio_above(options.problem, options.speed, options.cost(usd_per_hour), floor)
@@ -76,6 +79,7 @@ class _LastAllocation:
 
     key: tuple[object, ...] = ()
     allocation: Allocation | None = None
+    table: KeptTable = field(default_factory=KeptTable)
 
 
 def needed_speed(snap: Snapshot) -> FloatArray:

@@ -28,7 +28,9 @@ class Makespan(UnitPolicy):
     devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
-    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, ends_early=True)
+    alone: ClassVar[Capabilities] = Capabilities(
+        per_accelerator_gangs=True, ends_early=True, trades_accelerators=True
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""

@@ -11,6 +11,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
+from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
@@ -63,11 +64,12 @@ class MaxMin(UnitPolicy):
         if not len(snap.job):
             return empty_allocation(snap)
         if self._needs_unit_program(snap):
-            scale = self._scale(snap)[snap.profile]
-            rules = self._rules
+            scale, rules = self._scale(snap), self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
             last = warm.state((self, WarmFilling), WarmFilling)
-            return max_min_units(snap, scale, rules, last, speed)
+            kept = warm.state((self, KeptTable), KeptTable)
+            units = None if self.agnostic else kept.table(snap, scale, rules)
+            return max_min_units(snap, scale[snap.profile], rules, last, speed, table=units)
         state = warm.state(self, _WarmProgram)
         table = state.table(snap, self._classes)
         return max_min_allocation(

@@ -11,7 +11,7 @@ from fairlead.core import Scheduler
 from fairlead.core.handlers.repeated_rounds import may_repeat_round, repeat_rounds, time_received
 from fairlead.core.launches import renew
 from fairlead.core.queries import Queries
-from fairlead.mechanisms.base import FluidMechanism, Mechanism, RepeatsRounds
+from fairlead.mechanisms.base import FluidMechanism, Mechanism, RepeatsRounds, TakesTurns
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import capabilities_of
@@ -46,6 +46,7 @@ from fairlead.sim.learning import SpeedLearning
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
+from fairlead.sim.turn_rounds import TurnRounds
 
 _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd, LeasesPinned})
@@ -116,7 +117,9 @@ class _Run:
         self._departures: list[tuple[float, int, IntArray]] = []
         """heap of (time, first lease, leases): leases that free their devices at this time"""
         self._on_event = scenario.on_event
-        self._repeats = None if self._watches_rounds(scenario) else _repeating(mechanism)
+        watches = self._watches_rounds(scenario)
+        self._repeats = None if watches else _repeating(mechanism)
+        self._turns = None if watches else self._taking_turns(mechanism)
         self._kept_by_plan: Snapshot | None = None
         """snapshot of the last plan if that left all leases as they were"""
         self._perform: dict[type, Callable[[Any, Event], None]] = {
@@ -131,6 +134,13 @@ class _Run:
         self._wanted = slice(first, last)
         self._left = last - first
         self._finished = 0
+
+    def _taking_turns(self, mechanism: Mechanism[Any]) -> TurnRounds | None:
+        scenario = self._scenario
+        if scenario.parks or scenario.physics is not None or not _decides_turns(mechanism):
+            return None
+        assert isinstance(mechanism, TakesTurns)
+        return TurnRounds(mechanism, self._planner, self.scheduler, self._virtual, self._record)
 
     def _watches_rounds(self, scenario: Scenario) -> bool:
         """Return whether more than the scheduler and its measurements follows every round."""
@@ -178,7 +188,7 @@ class _Run:
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
                 next_at = min(arrivals[arrived], others_at[changed], leave_at, timers["Review"])
-                if not self._repeat_rounds(at, min(next_at, finish_at)):
+                if not (self._repeat_rounds(at, min(next_at, finish_at)) or self._take_turn(at)):
                     self._plan(at)
                 idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
                 if (
@@ -274,6 +284,15 @@ class _Run:
         self._kept_by_plan = snap
         return True
 
+    def _take_turn(self, at: float) -> bool:
+        """Take the round that starts now if jobs only take turns in it; return whether they do."""
+        until = None if self._turns is None else self._turns.take(at)
+        if until is None:
+            return False
+        self._timers["PlanDue"] = self._timers["RoundEnd"] = until
+        self._kept_by_plan = None
+        return True
+
     def _report(self, measured: JobsMeasured) -> None:
         """Send the measurements of running jobs, and the speeds learned from them."""
         if self._reads_measured and len(measured.lease):
@@ -332,6 +351,8 @@ class _Run:
         self._record.solves += plan.reallocated
         stays = not (len(plan.stop) or len(plan.start))
         self._kept_by_plan = command.snapshot if stays else None
+        if self._turns is not None:
+            self._turns.start_after(command.snapshot)
         ready = PlanReady(event.at + self._scenario.plan_s, command.version, plan, memory)
         if self._scenario.plan_s > 0.0:
             self._computed, self._timers["PlanReady"] = ready, ready.at
@@ -345,12 +366,22 @@ class _Run:
 
 
 def _repeating(mechanism: Mechanism[Any]) -> RepeatsRounds | None:
-    """Return the mechanism if it repeats rounds by itself: a subclass may plan otherwise."""
-    if not isinstance(mechanism, RepeatsRounds):
+    """Return the mechanism if it repeats rounds by itself."""
+    if not isinstance(mechanism, RepeatsRounds) or not _is_own(mechanism, "repeated_rounds"):
         return None
-    decide = {"plan", "plan_warm", "repeated_rounds"}
+    return mechanism
+
+
+def _decides_turns(mechanism: Mechanism[Any]) -> bool:
+    """Return whether the mechanism decides turns by itself."""
+    return isinstance(mechanism, TakesTurns) and _is_own(mechanism, "turn_rounds")
+
+
+def _is_own(mechanism: Mechanism[Any], name: str) -> bool:
+    """Return whether the class that plans has this method: a subclass may plan otherwise."""
+    decide = {"plan", "plan_warm", name}
     own = next(names for base in type(mechanism).__mro__ if (names := decide & vars(base).keys()))
-    return mechanism if "repeated_rounds" in own else None
+    return name in own
 
 
 def _may_have_deadlines(scenario: Scenario) -> bool:

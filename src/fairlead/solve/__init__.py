@@ -21,7 +21,7 @@ from fairlead.solve.options.objectives import (
 )
 from fairlead.solve.options.problem import NO_PARTNER, ExtraRows, OptionProblem
 from fairlead.solve.options.solution import OptionSolution, OptionStage
-from fairlead.solve.options.warm_sum import WarmSum
+from fairlead.solve.options.warm_sum import OptionPool, WarmSum
 from fairlead.solve.paths.filling import (
     ClimbSolution,
     climb,
@@ -49,6 +49,7 @@ __all__ = [
     "MaxMinProblem",
     "MaxMinSolution",
     "MaxMinSolver",
+    "OptionPool",
     "OptionProblem",
     "OptionSolution",
     "OptionStage",

@@ -13,7 +13,11 @@ INFINITY = float(highspy.kHighsInf)
 _TOLERANCES = (1e-10, 1e-9, 1e-8)
 _DUAL, PRIMAL = 1, 4
 """HiGHS's numbers of the simplex methods"""
+_PERTURBATION = "primal_simplex_bound_perturbation_multiplier"
+STEP_LIMIT = 20_000
+"""steps of a program without perturbed bounds; the longest seen took some hundreds"""
 _DECIDED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+_TOO_LONG = highspy.HighsModelStatus.kIterationLimit
 
 # HiGHS accepts no tolerance below 1e-10; duals decide who is bottlenecked, so they get that.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -87,15 +91,25 @@ def new_highs(*, presolve: bool) -> Any:
     return highs
 
 
+def without_perturbation(highs: Any) -> None:
+    """Solve without perturbed bounds from now on, up to ``STEP_LIMIT`` steps.
+
+    Steps without gain may go in circles then, so their number is limited.
+    """
+    highs.setOptionValue(_PERTURBATION, 0.0)
+    highs.setOptionValue("simplex_iteration_limit", STEP_LIMIT)
+
+
 def rerun_highs(highs: Any) -> Any:
     """Solve from the last basis, then from scratch with wider tolerances; return the status.
 
-    What is still undecided then is left to the other simplex method.
+    What is still undecided then is left to the other simplex method, and what takes too many
+    steps to perturbed bounds.
     """
     highs.run()
     status = highs.getModelStatus()
     for tolerance in _TOLERANCES:
-        if status == highspy.HighsModelStatus.kOptimal:
+        if status in (highspy.HighsModelStatus.kOptimal, _TOO_LONG):
             break
         # A stale basis can mislead, and the tightest tolerance be out of reach.
         _set_tolerance(highs, tolerance)
@@ -105,7 +119,21 @@ def rerun_highs(highs: Any) -> Any:
         _set_tolerance(highs, _TOLERANCES[0])
         if status == highspy.HighsModelStatus.kInfeasible:
             break
-    return status if status in _DECIDED else _solve_otherwise(highs)
+    if status not in (*_DECIDED, _TOO_LONG):
+        status = _solve_otherwise(highs)
+    return _solve_perturbed(highs) if status == _TOO_LONG else status
+
+
+def _solve_perturbed(highs: Any) -> Any:
+    """Solve from scratch with perturbed bounds and without a limit of steps."""
+    limit = highs.getOptionValue("simplex_iteration_limit")[1]
+    highs.setOptionValue(_PERTURBATION, 1.0)
+    highs.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
+    highs.clearSolver()
+    status = rerun_highs(highs)
+    highs.setOptionValue(_PERTURBATION, 0.0)
+    highs.setOptionValue("simplex_iteration_limit", limit)
+    return status
 
 
 def _solve_otherwise(highs: Any) -> Any:

@@ -8,6 +8,8 @@ from fairlead.model.arrays import FloatArray
 S = TypeVar("S")
 
 _LIMIT = 512
+_BYTE_LIMIT = 50_000_000
+"""memory of all inputs and solutions; a solution is taken to be as large as its input"""
 
 
 class RecentSolutions(Generic[S]):
@@ -19,7 +21,8 @@ class RecentSolutions(Generic[S]):
 
     def __init__(self, solve: Callable[..., S]) -> None:
         self._solve = solve
-        self._solutions: dict[Hashable, S] = {}
+        self._solutions: dict[tuple[Hashable, ...], S] = {}
+        self._bytes = 0
 
     def solve(
         self, gain: FloatArray, weight: FloatArray, capacity: FloatArray, *more: Hashable
@@ -29,7 +32,17 @@ class RecentSolutions(Generic[S]):
         solution = self._solutions.pop(key, None)
         if solution is None:
             solution = self._solve(gain, weight, capacity, *more)
+            self._bytes += _size(key)
         self._solutions[key] = solution  # the most recent one is last
-        if len(self._solutions) > _LIMIT:
-            del self._solutions[next(iter(self._solutions))]
+        while len(self._solutions) > _LIMIT or (
+            self._bytes > _BYTE_LIMIT and len(self._solutions) > 1
+        ):
+            oldest = next(iter(self._solutions))
+            del self._solutions[oldest]
+            self._bytes -= _size(oldest)
         return solution
+
+
+def _size(key: tuple[Hashable, ...]) -> int:
+    """Return the bytes of an input and its solution."""
+    return 2 * sum(len(part) for part in key if isinstance(part, bytes))

@@ -1,6 +1,7 @@
 """Programs over options that begin at the last basis give the solution of a new one."""
 
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fairlead.solve import (
     WarmSum,
     best_sum,
     fill_options,
+    linear,
 )
 
 PROFILES, WIDTH = 7, 3
@@ -110,3 +112,26 @@ def test_sums_from_the_last_basis_give_the_times_of_new_ones(seed: int, is_tied:
         assert warm.proof is not None
         assert abs(warm.proof.gap) <= 1e-8
         jobs.advance()
+
+
+def test_a_filling_that_takes_too_many_steps_is_solved_with_perturbed_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    perturbed = []
+    solve_perturbed = linear._solve_perturbed
+
+    def counted(highs: Any) -> Any:
+        perturbed.append(highs)
+        return solve_perturbed(highs)
+
+    monkeypatch.setattr(linear, "STEP_LIMIT", 1)
+    monkeypatch.setattr(linear, "_solve_perturbed", counted)
+    jobs, level = Jobs(0), WarmFilling(perturbed=False)
+    for _ in range(4):
+        problem, profile = jobs.by_profile
+        limited = level.fill(problem, FlatPath(problem.cap), keys=profile.astype(np.uint64))
+        cold = fill_options(problem, FlatPath(problem.cap))
+        np.testing.assert_allclose(limited.level, cold.level, atol=1e-8)
+        assert abs(limited.certify_least().gap) <= 1e-8
+        jobs.advance()
+    assert perturbed

@@ -1,5 +1,7 @@
 """The thin layer over HiGHS, and the merging of members."""
 
+from typing import Any
+
 import highspy
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from fairlead.model.errors import SolveError
 from fairlead.solve import Columns, LinearProgram, linear, merge, solve_lp
 from fairlead.solve import classes as classes_module
-from fairlead.solve.linear import PRIMAL, new_highs
+from fairlead.solve.linear import PRIMAL, new_highs, rerun_highs, without_perturbation
 
 INF = float("inf")
 
@@ -93,3 +95,29 @@ def test_what_one_simplex_method_leaves_undecided_is_left_to_the_other() -> None
     assert linear._solve_otherwise(highs) == highspy.HighsModelStatus.kOptimal
     assert highs.getSolution().col_value == [3.0]
     assert highs.getOptionValue("simplex_strategy")[1] == PRIMAL
+
+
+@pytest.mark.parametrize("runs", range(5))
+def test_a_limit_of_steps_reached_in_any_run_is_lifted(
+    runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many runs leave the program undecided, and the next one reaches the limit."""
+    undecided = highspy.HighsModelStatus.kUnknown
+    statuses = [undecided] * runs + [highspy.HighsModelStatus.kIterationLimit]
+    lifted = []
+    solve_perturbed = linear._solve_perturbed
+
+    def counted(highs: Any) -> Any:
+        lifted.append(highs)
+        return solve_perturbed(highs)
+
+    highs = new_highs(presolve=False)
+    status = highs.getModelStatus
+    monkeypatch.setattr(linear, "_solve_perturbed", counted)
+    monkeypatch.setattr(highs, "getModelStatus", lambda: statuses.pop(0) if statuses else status())
+    without_perturbation(highs)
+    highs.addCol(-1.0, 0.0, 3.0, 0, np.zeros(0, np.int32), np.zeros(0))
+    assert rerun_highs(highs) == highspy.HighsModelStatus.kOptimal
+    assert len(lifted) == 1
+    assert highs.getSolution().col_value == [3.0]
+    assert highs.getOptionValue("simplex_iteration_limit")[1] == linear.STEP_LIMIT

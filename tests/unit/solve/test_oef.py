@@ -122,3 +122,21 @@ def test_an_input_that_comes_again_is_not_solved_again(monkeypatch: pytest.Monke
     # Of the 65 inputs the 64 most recent are kept.
     assert solved == [1.0, 2.0, *range(3, 66), 2.0]
     assert len(recent.solve(gain[:1], np.ones(1), capacity)) == 1
+
+
+def test_recent_solutions_of_large_inputs_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.solve.recent._BYTE_LIMIT", 8_000)
+    solved: list[float] = []
+
+    def solve(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> int:
+        solved.append(float(gain[0, 0]))
+        return len(weight) + len(capacity)
+
+    recent = RecentSolutions(solve)
+    for value in (1.0, 2.0, 1.0, 3.0, 4.0, 2.0):
+        # 1,608 bytes of gains, weights and capacities, and as much for the solution
+        recent.solve(np.full((100, 1), value), np.ones(100), np.ones(1))
+    assert solved == [1.0, 2.0, 3.0, 4.0, 2.0]
+    for value in (1.0, 1.0):  # more than all together may take: the last one is kept
+        recent.solve(np.full((1000, 1), value), np.ones(1000), np.ones(1))
+    assert solved == [1.0, 2.0, 3.0, 4.0, 2.0, 1.0]

@@ -15,10 +15,14 @@ def may_repeat_round(state: SchedulerState[Any]) -> bool:
     True only right after a plan for the tables as they are, with no effect of time on them but
     the time that jobs receive.
     """
+    return state.planned_epoch == state.leases.next_epoch and may_skip_events(state)
+
+
+def may_skip_events(state: SchedulerState[Any]) -> bool:
+    """Return whether only the last plan has changed the tables, and time has no other effect."""
     leases, nodes = state.leases, state.nodes
     return (
         state.planned_from == state.changes
-        and state.planned_epoch == leases.next_epoch
         and len(leases) > 0
         and leases.simple
         and not leases.leaving_count

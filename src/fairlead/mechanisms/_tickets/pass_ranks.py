@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.model.arrays import FloatArray
 
 _MAX_RANK = 2.0**51
@@ -10,6 +11,10 @@ _MAX_RANK = 2.0**51
 
 def pass_ranks(passes: FloatArray, decimals: int) -> FloatArray:
     """Return numbers that compare as the passes do when rounded to these decimals."""
+    if compiled is not None:
+        in_c = np.empty(len(passes))
+        if compiled.pass_ranks(np.ascontiguousarray(passes), decimals, in_c):
+            return in_c
     scaled = passes * 10.0**decimals
     most = float(np.abs(scaled).max(initial=1.0))
     if not most < _MAX_RANK:

@@ -41,13 +41,14 @@ from fairlead.mechanisms.gandiva.time_slices import (
     record_unit_weight,
     select_units,
 )
-from fairlead.mechanisms.gandiva.turn_slices import turn_slice
+from fairlead.mechanisms.gandiva.turn_slices import SliceTurns, turn_slice
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import running_leases
+from fairlead.policies.base import WarmStart
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,13 @@ class Gandiva:
             return None
         members = repeated_units(snap, memory, self._thresholds)
         return None if members is None else partial(memory_after_repeats, members, memory)
+
+    def turn_rounds(
+        self, warm: WarmStart, snap: Snapshot, memory: GandivaMemory, device: IntArray
+    ) -> SliceTurns | None:
+        """Return the slices that follow while units of one device take turns in overload."""
+        del warm
+        return SliceTurns.of(snap, memory, self._thresholds, device)
 
     def refill(self, snap: Snapshot, memory: GandivaMemory, idle: IntArray) -> Placements:
         """Return jobs for devices that fall idle: next in turn there, then new ones."""

@@ -7,13 +7,14 @@ from itertools import chain
 
 import numpy as np
 
+from fairlead.mechanisms.base import Measured
 from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory, HomeItems
 from fairlead.mechanisms.gandiva.packing import unfit_pairs
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
-PASS, _WEIGHT, _ACCELERATOR, _BEST, _CURRENT, UTILIZATION, _MEMORY, _MOVED_AT = (
+PASS, _WEIGHT, _ACCELERATOR, BEST, CURRENT, UTILIZATION, _MEMORY, _MOVED_AT = (
     KEPT.index(name)
     for name in (
         *("pass_s", "shared_weight", "accelerator", "best_speed", "current_speed"),
@@ -97,15 +98,42 @@ def record_measurements(
         return np.zeros(len(snap.job), dtype=bool)
     fresh: BoolArray = (measured.lease == snap.lease) & (measured.at > memory.at)
     fresh &= snap.lease >= 0
-    facts[fresh, _CURRENT] = measured.steps_per_s[fresh]
+    facts[fresh, CURRENT] = measured.steps_per_s[fresh]
     alone = fresh & ~packed
-    current = facts[:, _CURRENT]
-    better = alone & ((facts[:, _ACCELERATOR] != accelerator) | ~(facts[:, _BEST] >= current))
+    current = facts[:, CURRENT]
+    better = alone & ((facts[:, _ACCELERATOR] != accelerator) | ~(facts[:, BEST] >= current))
     facts[better, _ACCELERATOR] = accelerator[better]
-    facts[better, _BEST] = current[better]
+    facts[better, BEST] = current[better]
     facts[alone, UTILIZATION] = measured.utilization[alone]
     facts[alone, _MEMORY] = measured.memory_gib[alone]
     return fresh
+
+
+def record_rows(facts: FloatArray, measured: Measured, accelerator: IntArray) -> IntArray:
+    """Enter new measurements of jobs alone; return those rows whose best speed is above 0."""
+    row = measured.row
+    speed, best = measured.steps_per_s, facts[row, BEST]
+    better = (facts[row, _ACCELERATOR] != accelerator[row]) | ~(best >= speed)
+    facts[row, CURRENT] = speed
+    if better.any():
+        improved = row[better]
+        facts[improved, _ACCELERATOR] = accelerator[improved]
+        facts[improved, BEST] = speed[better]
+        best = facts[row, BEST]
+    facts[row, UTILIZATION] = measured.utilization
+    facts[row, _MEMORY] = measured.memory_gib
+    known: IntArray = row[best > 0]
+    return known
+
+
+def has_disturbed_job(facts: FloatArray, at: float, limits: Thresholds) -> bool:
+    """Return whether a job that is alone suffers from its neighbours and may move again."""
+    if limits.disturbed is None:
+        return False
+    disturbed = facts[:, CURRENT] < limits.disturbed * facts[:, BEST]
+    if not disturbed.any():
+        return False
+    return bool((disturbed & (at - facts[:, _MOVED_AT] >= limits.settle_s)).any())
 
 
 @lru_cache(maxsize=2)
@@ -184,7 +212,7 @@ class UnitMembers:
             return True
         if limits.slow is None or not self.packed.any():
             return False
-        speed, best = facts[:, _CURRENT], facts[:, _BEST]
+        speed, best = facts[:, CURRENT], facts[:, BEST]
         last = self.row[self.size.cumsum() - 1]
         slow = fresh[last] & (speed[last] < limits.slow * best[last]) & (self.size > 1)
         most_free = np.zeros(len(self.snap.capacity), dtype=np.int64)
@@ -193,7 +221,7 @@ class UnitMembers:
 
     def has_troubled_job(self, facts: FloatArray, fresh: BoolArray, limits: Thresholds) -> bool:
         """Return whether a job makes no steps beside its partners or suffers from neighbours."""
-        speed, best = facts[:, _CURRENT], facts[:, _BEST]
+        speed, best = facts[:, CURRENT], facts[:, BEST]
         if (self.packed & fresh & (speed == 0.0) & (best > 0.0)).any():
             return True
         if limits.disturbed is None:
@@ -205,7 +233,7 @@ class UnitMembers:
     @staticmethod
     def any_slow(facts: FloatArray, part: float) -> bool:
         """Return whether a job was last measured below this part of its best speed."""
-        return bool((facts[:, _CURRENT] < part * facts[:, _BEST]).any())
+        return bool((facts[:, CURRENT] < part * facts[:, BEST]).any())
 
     def _could_empty_a_server(self, fragmented: float) -> bool:
         """Return whether a mostly free server and one to which its units may move exist."""
@@ -231,7 +259,7 @@ class UnitMembers:
 
     def _trials(self, memory: GandivaMemory, facts: FloatArray, fresh: BoolArray) -> FloatArray:
         """Return units × (total speed, 0, total speed to exceed) as measured now."""
-        speed, best = facts[self.row, _CURRENT], facts[self.row, _BEST]
+        speed, best = facts[self.row, CURRENT], facts[self.row, BEST]
         known = fresh[self.row] & (best > 0)
         ratio = np.divide(speed, best, out=np.zeros(len(speed)), where=known)
         n = len(self.size)

@@ -2,14 +2,21 @@
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.device_turns import DeviceTurns
 from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
+from fairlead.mechanisms.base import Measured, Turn
 from fairlead.mechanisms.gandiva.memory import GandivaMemory
 from fairlead.mechanisms.gandiva.quiet_slices import (
+    BEST,
+    CURRENT,
     PASS,
     UTILIZATION,
     Thresholds,
     UnitMembers,
+    has_disturbed_job,
     measured_facts,
+    record_rows,
+    unchanged_units,
 )
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.mechanisms.gandiva.time_slices import devices_for
@@ -56,6 +63,71 @@ def turn_slice(
     members.share_passes(facts, waits)
     members.note_weights(facts)
     return Plan(stop, start, until, until), members.memory_after(memory, facts, fresh)
+
+
+class SliceTurns:
+    """Slices in overload in which units of one device take turns, and nothing else changes."""
+
+    def __init__(
+        self, members: UnitMembers, memory: GandivaMemory, limits: Thresholds, turns: DeviceTurns
+    ) -> None:
+        self._memory, self._limits, self._turns = memory, limits, turns
+        self._unit_of, self._accelerator = members.unit_of, members.accelerator
+        of_row = members.home[members.unit_of]
+        settled = (memory.load <= members.servers.size)[of_row]
+        self._settled: IntArray = settled.nonzero()[0]
+        """rows of servers on which nobody waits, by server"""
+        self._settled = self._settled[of_row[self._settled].argsort(kind="stable")]
+        self._first: IntArray = np.flatnonzero(np.diff(of_row[self._settled], prepend=-1))
+        self._count: IntArray = np.diff(self._first, append=len(self._settled))
+
+    @classmethod
+    def of(
+        cls, snap: Snapshot, memory: GandivaMemory, limits: Thresholds, device: IntArray
+    ) -> "SliceTurns | None":
+        """Return the slices after a plan; None if there is more to do.
+
+        ``device`` is rows → the device held since, -1 for none.
+        """
+        servers = Servers(snap)
+        if len(memory.load) != len(servers.size) or not (memory.load > servers.size).any():
+            return None
+        members = unchanged_units(snap, memory, servers)
+        if (
+            members is None
+            or members.packed.any()
+            or (members.need != 1).any()
+            or (servers.size[members.home] < 1).any()
+            or not have_one_rank(snap)
+            or (limits.slow is not None and not np.isnan(memory.facts[:, UTILIZATION]).all())
+        ):
+            return None
+        home = members.home[members.unit_of]
+        turns = DeviceTurns(home, device, snap.usable, servers.of_device)
+        return cls(members, memory, limits, turns) if turns.fit() else None
+
+    def next_turn(
+        self, at: float, received_s: FloatArray, measured: Measured | None
+    ) -> Turn | None:
+        """Return the units whose turn it is; None if one could be packed or moved."""
+        assert measured is not None
+        memory, limits = self._memory, self._limits
+        facts = memory.facts_of(memory.job, received_s.sum(axis=1))
+        known = record_rows(facts, measured, self._accelerator)
+        packable = limits.slow is not None and not np.isnan(measured.utilization).all()
+        if packable or has_disturbed_job(facts, at, limits):
+            return None
+        moves = self._turns.take(pass_ranks(facts[:, PASS], _TIE))
+        if len(self._settled):
+            latest = np.maximum.reduceat(facts[self._settled, PASS], self._first)
+            facts[self._settled, PASS] = latest.repeat(self._count)
+        trials = memory.trials.copy()
+        trials[self._unit_of[known], 0] = facts[known, CURRENT] / facts[known, BEST]
+        self._memory = GandivaMemory(
+            *(at, memory.changes, memory.job, facts, memory.units, memory.homes, trials),
+            *(memory.failed, memory.load, memory.changed_at),
+        )
+        return Turn(*moves, self._memory)
 
 
 def have_one_rank(snap: Snapshot) -> bool:

@@ -31,7 +31,7 @@ def newest_first(snap: Snapshot) -> tuple[int, ...]:
     The paper ranks GPU models by generation; what is believed of speeds stands for that. A job
     that runs on one accelerator only says nothing about others.
     """
-    speed = snap.profiles.speed[np.unique(snap.profile)]
+    speed = snap.profiles.speed[np.bincount(snap.profile).nonzero()[0]]
     speed = speed[(speed > 0).sum(axis=1) > 1]
     relative = (speed / speed.max(axis=1, initial=1e-300, keepdims=True)).sum(axis=0)
     mean = relative / np.maximum((speed > 0).sum(axis=0), 1)

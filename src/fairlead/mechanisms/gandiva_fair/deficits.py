@@ -6,19 +6,39 @@ jobs have. The missed time is added up; beyond the turns that a stride cycle exp
 their tickets until it is made up for. A surplus lowers the tickets of others.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.memory import SPREAD, FairMemory
 from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
-_TURNS = 2.0
+TURNS = 2.0
 """turns of each of a tenant's jobs that may be missed or had ahead within a cycle of strides"""
 _MAX_FACTOR = 2.0
 """greatest factor by which tickets are raised or lowered"""
 _MIN_OWED = 0.001
 """part of the debt that is forgotten in every quantum"""
+
+
+class TenantJobs(NamedTuple):
+    """The tenants of some jobs, and what each job counts."""
+
+    cell: IntArray
+    """jobs × accelerators, one after the other → tenant × accelerators + accelerator"""
+    gang: IntArray
+    """jobs × 1 → devices"""
+    idle: BoolArray | None
+    """tenants → it has none of the jobs; None if every tenant has one"""
+
+    @classmethod
+    def of(cls, tenant: IntArray, gang: IntArray, tenants: int, width: int) -> "TenantJobs":
+        """Return the jobs of this number of tenants, on ``width`` accelerators."""
+        idle = np.bincount(tenant, minlength=tenants) == 0
+        cell = (tenant[:, None] * width + np.arange(width)).ravel()
+        return cls(cell, gang[:, None], idle if idle.any() else None)
 
 
 def owed_devices(
@@ -37,6 +57,19 @@ def owed_devices(
             _count_received_of_remaining(owed, snap, memory, sites, round_s)
     active = np.bincount(snap.tenant, minlength=tenants) > 0
     owed[~active] = 0.0
+    return owed
+
+
+def owed_by_jobs(
+    memory: FairMemory, starts_at: float, received_s: FloatArray, jobs: TenantJobs, round_s: float
+) -> FloatArray:
+    """Return the same for jobs that were all there at the last plan."""
+    quanta = (starts_at - memory.starts_at) / round_s
+    owed: FloatArray = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
+    had = (received_s - memory.received_s) / round_s
+    np.subtract.at(owed.reshape(-1), jobs.cell, (had * jobs.gang).ravel())
+    if jobs.idle is not None:
+        owed[jobs.idle] = 0.0
     return owed
 
 
@@ -73,7 +106,7 @@ def ticket_factors(
 
     ``demand`` is what a tenant's jobs on an accelerator can use: one turn of each of them.
     """
-    chance = _TURNS * demand
+    chance = TURNS * demand
     if (np.abs(owed) <= chance).all():
         return np.ones_like(owed)
     missed = np.sign(owed) * np.maximum(np.abs(owed) - chance, 0.0)
@@ -86,6 +119,6 @@ def bounded_owed(
     owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float
 ) -> FloatArray:
     """Return the debt, cut to the amount that tickets can make up for."""
-    most = _TURNS * demand + (_MAX_FACTOR - 1) * due * quanta
+    most = TURNS * demand + (_MAX_FACTOR - 1) * due * quanta
     kept: FloatArray = np.clip(owed, -most, most)
     return kept

@@ -5,9 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.device_turns import DeviceTurns
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
+from fairlead.mechanisms.gandiva_fair.stride import TIE
 from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
-from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 
@@ -118,6 +121,44 @@ def moves_to_homes(
         else:
             free.take(job, gang, homes.needs.get(i) or {site: gang})
     return stop, free.placements()
+
+
+def single_moves(
+    snap: Snapshot, homes: JobHomes, passes: FloatArray
+) -> tuple[IntArray, Placements] | None:
+    """Return the same for the jobs whose turn it is, if all need one device; else None."""
+    home = homes.home
+    if (
+        len(snap.holds) != 1
+        or homes.needs
+        or not len(home)
+        or home[home.argmin()] < 0
+        or homes.gang[homes.gang.argmax()] > 1
+    ):
+        return None
+    device: IntArray = np.full(len(home), -1)
+    held = (snap.holds[0] >= 0).nonzero()[0]
+    row = snap.holds[0][held]
+    device[row] = held
+    if np.count_nonzero(device >= 0) < len(held) or (snap.lease[row] < 0).any():
+        return None
+    turns = DeviceTurns(home, device, snap.usable, homes.sites.of_device, snap.job)
+    if not turns.fit():
+        return None
+    stop, start, on = turns.take(pass_ranks(passes, TIE), sites_by_first_row(home))
+    if not len(start):
+        return snap.lease[stop], NO_PLACEMENTS
+    job = snap.job[start]
+    return snap.lease[stop], Placements(job, np.zeros_like(job), np.arange(len(job) + 1), on)
+
+
+def sites_by_first_row(home: IntArray) -> IntArray:
+    """Return the sites that are homes, in the order of the first row of each."""
+    first = np.full(int(home.max()) + 1, len(home))
+    np.minimum.at(first, home, np.arange(len(home)))
+    sites = (first < len(home)).nonzero()[0]
+    ordered: IntArray = sites[first[sites].argsort()]
+    return ordered
 
 
 def _rows_at_home(homes: JobHomes, row: IntArray, device: IntArray) -> BoolArray:

@@ -14,6 +14,7 @@ from fairlead.mechanisms.gandiva_fair.devices import (
     count_by_site,
     held_by_row,
     moves_to_homes,
+    single_moves,
 )
 from fairlead.mechanisms.gandiva_fair.memory import (
     BUYER,
@@ -32,7 +33,7 @@ from fairlead.mechanisms.gandiva_fair.memory_update import (
 from fairlead.mechanisms.gandiva_fair.migration import migrate, migrate_traded
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.passes import Passes
-from fairlead.mechanisms.gandiva_fair.quiet_quanta import LastQuantum
+from fairlead.mechanisms.gandiva_fair.quiet_quanta import LastQuantum, QuantumTurns
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
@@ -118,12 +119,14 @@ class GandivaFair:
         owed = self._compensate(
             homes, owed_devices(snap, memory, sites, len(homes.tickets), self.round_s)
         )
-        self._migrate(homes, known, made)
+        moved = self._migrate(homes, known, made)
         job_tickets = homes.job_tickets()
         unchanged = _is_unchanged(memory, homes, job_tickets)
         served = memory.tickets if unchanged else homes.served(job_tickets)
         after = before.with_homes(homes.home, served, homes.needs)
-        plan = Plan(*moves_to_homes(snap, homes, choose(after, homes)), until, until)
+        singles = single_moves(snap, homes, after.at)
+        starts = singles or moves_to_homes(snap, homes, choose(after, homes))
+        plan = Plan(*starts, until, until)
         undone = memory.trades[~stands]
         has_traded = bool(len(undone) or len(made))
         remembered = FairMemory(
@@ -146,8 +149,18 @@ class GandivaFair:
             else memory.ledger,
         )
         unchanged = unchanged and not has_traded and np.array_equal(known.seen, memory.seen)
+        if not (unchanged or moved or has_traded):
+            kept = self._kept_by_next(homes, known, remembered)
+            unchanged, homes = kept is not None, homes if kept is None else kept
         last.note(snap, remembered, homes, unchanged=unchanged)
         return plan, remembered
+
+    def turn_rounds(
+        self, warm: WarmStart, snap: Snapshot, memory: FairMemory, device: IntArray
+    ) -> QuantumTurns | None:
+        """Return the quanta that follow while homes, tickets and trades stay as they are."""
+        last = warm.state(self, LastQuantum)
+        return last.turn_rounds(snap, memory, device, self.round_s, self.make_up_s)
 
     def trades(
         self, memory: FairMemory, tenants: Sequence[Tenant], accelerators: Sequence[str]
@@ -197,12 +210,30 @@ class GandivaFair:
         homes.owing = ticket_factors(owed, due, demand, quanta)
         return bounded_owed(owed, due, demand, quanta)
 
-    def _migrate(self, homes: JobHomes, known: SpeedKnowledge, trades: FloatArray) -> None:
+    def _migrate(self, homes: JobHomes, known: SpeedKnowledge, trades: FloatArray) -> bool:
         for trade in trades:
             for party, count in ((SELLER, 1.0), (BUYER, trade[PRICE])):
                 most = math.ceil(trade[DEVICES] * count)
                 migrate_traded(homes, known, self.gain, int(trade[party]), most)
-        migrate(homes, known, self.gain, self.moves)
+        return migrate(homes, known, self.gain, self.moves)
+
+    def _kept_by_next(
+        self, homes: JobHomes, known: SpeedKnowledge, memory: FairMemory
+    ) -> JobHomes | None:
+        """Return the homes as the next quantum restores them; None if it may change them.
+
+        It has the same jobs, trades and factors on tickets, or it is planned in full.
+        """
+        if homes.needs or (homes.home < 0).any():
+            return None
+        again = JobHomes(homes.snap, homes.sites, homes.tickets)
+        again.restore_homes(np.arange(len(homes.home)), homes.home)
+        again.owing = homes.owing
+        # Sums in another order may differ in the last bit.
+        same = np.array_equal(again.job_tickets(), memory.asked) and np.array_equal(
+            again.entitled_devices(), memory.due
+        )
+        return again if same and not migrate(again, known, self.gain, self.moves) else None
 
 
 def choose(passes: Passes, homes: JobHomes) -> list[int]:

@@ -30,13 +30,17 @@ class Move(NamedTuple):
     """a row that moves the other way; -1: none"""
 
 
-def migrate(homes: JobHomes, known: SpeedKnowledge, threshold: float, most: int) -> None:
-    """Move up to ``most`` jobs, the best gain first, each gain above the threshold."""
+def migrate(homes: JobHomes, known: SpeedKnowledge, threshold: float, most: int) -> bool:
+    """Move up to ``most`` jobs, the best gain first, each gain above the threshold.
+
+    Return whether any has moved.
+    """
     moved = np.zeros(len(homes.home), dtype=bool)
     for _ in range(most):
         moves = [*between_nodes(homes), *between_accelerators(homes, known, ~moved)]
         if not _perform_best(homes, moves, threshold, moved):
-            return
+            break
+    return bool(moved.any())
 
 
 def migrate_traded(
@@ -161,15 +165,15 @@ def between_accelerators(homes: JobHomes, known: SpeedKnowledge, may: BoolArray)
     n_accelerators = len(homes.pools)
     at_home = ((homes.accelerator >= 0) & may).nonzero()[0]
     code = homes.profile[at_home] * n_accelerators + homes.accelerator[at_home]
-    groups = np.unique(code).tolist()
+    groups = np.bincount(code).nonzero()[0].tolist()
     prospects = _Prospects(homes, known)
     best = (0.0, -1, -1)
     present = set(groups)
     for group in groups:
         profile, source = divmod(group, n_accelerators)
-        if not known.seen[profile, source]:
-            continue
         job = prospects.of_profile(profile)
+        if not job.seen[source]:
+            continue
         for accelerator in range(n_accelerators):
             if accelerator != source and job.speed[accelerator] > 0:
                 tries = profile * n_accelerators + accelerator not in present
@@ -196,7 +200,12 @@ class _Prospects:
     """Compares the present time of jobs and tenants with that on another accelerator."""
 
     def __init__(self, homes: JobHomes, known: SpeedKnowledge) -> None:
-        self._homes, self._known = homes, known
+        self._homes = homes
+        profiles = homes.snap.profiles
+        self._tenant: list[int] = profiles.tenant.tolist()
+        self._gang: list[int] = profiles.gang.tolist()
+        self._speed: list[list[float]] = known.speed.tolist()
+        self._seen: list[list[bool]] = known.seen.tolist()
         self._capacity: list[int] = homes.snap.capacity.tolist()
         self._due: list[list[float]] = [pool.due.tolist() for pool in homes.pools]
         self._demand: list[list[float]] = [pool.demand.tolist() for pool in homes.pools]
@@ -206,12 +215,8 @@ class _Prospects:
 
     def of_profile(self, profile: int) -> _Profile:
         """Return a profile's tenant, gang and known speeds."""
-        profiles, known = self._homes.snap.profiles, self._known
         return _Profile(
-            int(profiles.tenant[profile]),
-            int(profiles.gang[profile]),
-            known.speed[profile].tolist(),
-            known.seen[profile].tolist(),
+            self._tenant[profile], self._gang[profile], self._speed[profile], self._seen[profile]
         )
 
     def gain(self, job: _Profile, source: int, accelerator: int, *, tries: bool) -> float:

@@ -92,11 +92,11 @@ class JobHomes:
 
     def entitled_devices(self) -> FloatArray:
         """tenants × accelerators → devices that it is due."""
-        return np.column_stack([pool.due for pool in self.pools])
+        return _columns([pool.due for pool in self.pools])
 
     def demands(self) -> FloatArray:
         """tenants × accelerators → devices that its jobs with a home there can use."""
-        return np.column_stack([pool.demand for pool in self.pools])
+        return _columns([pool.demand for pool in self.pools])
 
     def _rates(self) -> FloatArray:
         """tenants × accelerators → tickets for one unit of mass: ticketsPerGPU of Eq. 1."""
@@ -136,3 +136,11 @@ class JobHomes:
         return serviceable_tickets(
             claims, self.sites, tickets, (self.entitled_devices() * self.owing).ravel()
         )
+
+
+def _columns(columns: list[FloatArray]) -> FloatArray:
+    """Return the columns side by side."""
+    table = np.empty((len(columns[0]), len(columns)))
+    for k, column in enumerate(columns):
+        table[:, k] = column
+    return table

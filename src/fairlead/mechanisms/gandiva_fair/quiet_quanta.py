@@ -4,15 +4,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.device_turns import DeviceTurns
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
+from fairlead.mechanisms.base import Measured, Turn
 from fairlead.mechanisms.gandiva_fair.deficits import (
+    TURNS,
+    TenantJobs,
     bounded_owed,
+    owed_by_jobs,
     owed_devices,
     ticket_factors,
 )
-from fairlead.mechanisms.gandiva_fair.devices import moves_to_homes
+from fairlead.mechanisms.gandiva_fair.devices import (
+    moves_to_homes,
+    single_moves,
+    sites_by_first_row,
+)
 from fairlead.mechanisms.gandiva_fair.memory import FairMemory
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
-from fairlead.mechanisms.gandiva_fair.stride import SiteStrides
+from fairlead.mechanisms.gandiva_fair.stride import TIE, SiteStrides
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.snapshot import Snapshot
@@ -55,10 +65,75 @@ class LastQuantum:
         owed = steady.owed(snap, memory, round_s, make_up_s)
         if owed is None or ((snap.received_s > 0) > steady.seen).any():
             return None
-        passes = steady.passes_after(snap, memory, round_s)
-        self._memory = _memory_after(memory, snap, passes, owed)
-        moves = moves_to_homes(snap, steady.homes, steady.strides.choose(passes))
+        passes = steady.passes_after(snap.received_s, memory, round_s)
+        self._memory = _memory_after(memory, snap.starts_at, snap.received_s, passes, owed)
+        moves = single_moves(snap, steady.homes, passes)
+        if moves is None:
+            moves = moves_to_homes(snap, steady.homes, steady.strides.choose(passes))
         return moves, self._memory
+
+    def turn_rounds(
+        self,
+        snap: Snapshot,
+        memory: FairMemory,
+        device: IntArray,
+        round_s: float,
+        make_up_s: float,
+    ) -> "QuantumTurns | None":
+        """Return the quanta after ``memory`` while jobs of one device take turns, if they do."""
+        steady = self._steady
+        if steady is None or memory is not self._memory or (steady.homes.gang > 1).any():
+            return None
+        sites = steady.homes.sites
+        devices = DeviceTurns(steady.homes.home, device, snap.usable, sites.of_device, snap.job)
+        if not devices.fit():
+            return None
+        return QuantumTurns(self, steady, memory, devices, round_s, make_up_s)
+
+    def advance(self, memory: FairMemory) -> None:
+        """Keep the memory after another quantum in which only passes and debts changed."""
+        self._memory = memory
+
+
+class QuantumTurns:
+    """Quanta in which jobs of one device take turns at home; only passes and debts change."""
+
+    def __init__(
+        self,
+        last: LastQuantum,
+        steady: "_Steady",
+        memory: FairMemory,
+        devices: DeviceTurns,
+        round_s: float,
+        make_up_s: float,
+    ) -> None:
+        self._last, self._steady, self._memory, self._devices = last, steady, memory, devices
+        self._round_s, self._make_up_s = round_s, make_up_s
+        homes = steady.homes
+        tenants, width = homes.tickets.shape
+        self._jobs = TenantJobs.of(homes.tenant, homes.gang, tenants, width)
+        self._sites = sites_by_first_row(homes.home)
+
+    def next_turn(
+        self, at: float, received_s: FloatArray, measured: Measured | None
+    ) -> Turn | None:
+        """Return the jobs whose turn it is; None if tickets change."""
+        del measured
+        steady, memory, round_s = self._steady, self._memory, self._round_s
+        owed = memory.owed
+        if self._make_up_s:
+            owed = owed_by_jobs(memory, at, received_s, self._jobs, round_s)
+            bounded = steady.bounded(owed, self._make_up_s / round_s)
+            if bounded is None:
+                return None
+            owed = bounded
+        if ((received_s > 0) > steady.seen).any():
+            return None
+        passes = steady.passes_after(received_s, memory, round_s)
+        self._memory = _memory_after(memory, at, received_s, passes, owed)
+        self._last.advance(self._memory)
+        moves = self._devices.take(pass_ranks(passes, TIE), self._sites)
+        return Turn(*moves, self._memory)
 
 
 def _grounds(snap: Snapshot) -> tuple[object, ...]:
@@ -71,7 +146,11 @@ def _grounds(snap: Snapshot) -> tuple[object, ...]:
 
 
 def _memory_after(
-    memory: FairMemory, snap: Snapshot, passes: FloatArray, owed: FloatArray
+    memory: FairMemory,
+    starts_at: float,
+    received_s: FloatArray,
+    passes: FloatArray,
+    owed: FloatArray,
 ) -> FairMemory:
     return FairMemory(
         job=memory.job,
@@ -80,11 +159,11 @@ def _memory_after(
         asked=memory.asked,  # lang: ok
         tickets=memory.tickets,
         tenant=memory.tenant,
-        received_s=snap.received_s,
+        received_s=received_s,
         spread=memory.spread,
         aggregate=memory.aggregate,
         seen=memory.seen,
-        starts_at=snap.starts_at,
+        starts_at=starts_at,
         due=memory.due,
         owed=owed,
         trades=memory.trades,
@@ -100,6 +179,10 @@ class _Steady:
     strides: SiteStrides
     due: FloatArray
     demand: FloatArray
+    chance: FloatArray
+    """tenants × accelerators → debt that a cycle of strides explains"""
+    unraised: bool
+    """whether no tickets are raised or lowered"""
     stride: FloatArray
     """rows → by how much a quantum moves its pass on"""
     by_site: IntArray
@@ -121,6 +204,8 @@ class _Steady:
             SiteStrides.of(homes.home, homes.gang, homes.sites.size),
             homes.entitled_devices(),
             homes.demands(),
+            TURNS * homes.demands(),
+            bool((homes.owing == 1.0).all()),
             stride,
             place.argsort(kind="stable"),
             count.cumsum() - count,
@@ -136,15 +221,22 @@ class _Steady:
         if not quanta:
             return memory.owed
         sites, tenants = self.homes.sites, len(self.homes.tickets)
-        owed = owed_devices(snap, memory, sites, tenants, round_s)
+        return self.bounded(owed_devices(snap, memory, sites, tenants, round_s), quanta)
+
+    def bounded(self, owed: FloatArray, quanta: float) -> FloatArray | None:
+        """Return the part of a debt that is remembered; None if it changes the factors."""
+        if self.unraised and np.count_nonzero(np.abs(owed) > self.chance) == 0:
+            return owed  # within the turns of a cycle, so that factors stay 1
         factors = ticket_factors(owed, self.due, self.demand, quanta)
         if not np.array_equal(factors, self.homes.owing):
             return None
         return bounded_owed(owed, self.due, self.demand, quanta)
 
-    def passes_after(self, snap: Snapshot, memory: FairMemory, round_s: float) -> FloatArray:
+    def passes_after(
+        self, received_s: FloatArray, memory: FairMemory, round_s: float
+    ) -> FloatArray:
         """Return the passes, as ``Passes.charged`` and ``with_homes`` compute them."""
-        quanta = (snap.received_s - memory.received_s).sum(axis=1) / round_s
+        quanta = (received_s - memory.received_s).sum(axis=1) / round_s
         at = memory.passes + quanta * self.stride
         least = np.minimum.reduceat(at[self.by_site], self.first)[self.place]
         ahead = (at - least) * memory.tickets

@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.model.arrays import FloatArray, IntArray
 
-_TIE = 9
+TIE = 9
 """decimals to which equal passes agree: sums of strides carry rounding errors"""
 
 
@@ -23,7 +23,7 @@ def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int
     Of equal passes the smaller gang comes first, then the earlier entry. An entry that does not
     fit keeps its pass, so that it comes first in the next quantum.
     """
-    order = sorted(range(len(gang)), key=lambda i: (round(passes[i], _TIE), gang[i], i))
+    order = sorted(range(len(gang)), key=lambda i: (round(passes[i], TIE), gang[i], i))
     return _fitting(order, gang, devices)
 
 
@@ -66,7 +66,7 @@ class SiteStrides:
     def choose(self, passes: FloatArray) -> list[int]:
         """Return the rows that run this quantum, given rows → pass: Algorithm 1 on every site."""
         at = passes[self.row]
-        order = np.lexsort((self.gang, pass_ranks(at, _TIE), self.site))
+        order = np.lexsort((self.gang, pass_ranks(at, TIE), self.site))
         chosen: list[int] = []
         for begin, end, devices, single in self.parts:
             here = order[begin:end]
@@ -208,5 +208,5 @@ class CentralDecision:
 def _by_pass(entry: LargeJob | Aggregate) -> tuple[float, int, int]:
     """Return the order of entries: by pass, then small jobs, then by job or node."""
     if isinstance(entry, Aggregate):
-        return round(entry.due, _TIE), 0, entry.node
-    return round(entry.due, _TIE), entry.gang, entry.job
+        return round(entry.due, TIE), 0, entry.node
+    return round(entry.due, TIE), entry.gang, entry.job

@@ -27,13 +27,9 @@ class DeviceSites:
     @classmethod
     def of(cls, snap: Snapshot) -> "DeviceSites":
         """Return the sites of the snapshot's cluster."""
-        cluster = snap.cluster
-        n_accelerators = len(cluster.accelerators)
-        code, index = np.unique(
-            cluster.node_of * n_accelerators + cluster.accelerator_of, return_inverse=True
-        )
-        size = np.bincount(index[snap.usable], minlength=len(code))
-        return cls(code % n_accelerators, size, index)
+        of_device, accelerator = snap.cluster.servers
+        size = np.bincount(of_device[snap.usable], minlength=len(accelerator))
+        return cls(accelerator, size, of_device)
 
     def __len__(self) -> int:
         return len(self.accelerator)

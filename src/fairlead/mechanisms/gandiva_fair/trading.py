@@ -53,7 +53,7 @@ class TicketMarket:
         greatest, so that it gains for any job that gets the traded devices. A job that
         cannot run on both accelerators, or was not measured on both, keeps its tenant out.
         """
-        used = np.unique(snap.profile)
+        used = np.bincount(snap.profile).nonzero()[0]
         speed = np.where(known.seen[used], known.speed[used], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = speed[:, :, None] / speed[:, None, :]

@@ -133,22 +133,24 @@ class Auction:
         bidders = self.worth.bidders
         capacity: Sequence[int] = [len(devices) for devices in self.cells.devices]
         sold: dict[int, DeviceDeal] = {}
-        while queue and any(free):
+        while len(queue) and any(free):
             prices = bidders.prices(options.eta)
             market = DeviceMarket(
                 self.cells, capacity, prices, options.communication, options.mixed
             )
             width = max(1, min(options.states, options.effort // len(queue)))
             deals = allocate_queue(market, market.opening(free), queue, width=width)
-            left = list(free)
+            left, waits = list(free), np.ones(len(queue), dtype=bool)
+            rows_of_queue = queue.row.tolist()
             for place, deal in deals:
-                sold[queue[place].row] = deal
+                waits[place] = False
+                sold[rows_of_queue[place]] = deal
                 for cell, count in deal.take:
                     left[cell] -= count
             if options.strict or not deals:
                 break
-            queue = [bid for bid in queue if bid.row not in sold]
-            bidders = self.worth.bidders.only(np.array([b.row for b in queue], dtype=np.int64))
+            queue = queue.where(waits)
+            bidders = self.worth.bidders.only(queue.row)
             free = capacity = left
         return sold
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fairlead.mechanisms.hadar.find_alloc import Bid
+from fairlead.mechanisms.hadar.bid_queue import BidQueue
 from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
 from fairlead.mechanisms.hadar.utilities import Utility, UtilityTerms
 from fairlead.model.arrays import FloatArray
@@ -65,7 +65,7 @@ class JobUtilities:
         gang = snap.gang.tolist()
         return cls(gang, alone, together, apart, bidders, at_speed)
 
-    def bids(self, rows: Iterable[int], on: Sequence[int]) -> list[Bid]:
+    def bids(self, rows: Iterable[int], on: Sequence[int]) -> BidQueue:
         """Return the bids of some jobs, those first that can pay most per device.
 
         ``on`` is jobs → accelerator held: a job that stays on its accelerator will mostly find
@@ -80,8 +80,7 @@ class JobUtilities:
         most = np.maximum(one_node, apart).max(axis=1, initial=0.0)
         order = (-most / self.bidders.gang[row]).argsort(kind="stable")
         row = row[order]
-        columns = row.tolist(), self.bidders.gang[row].tolist()
-        return list(map(Bid, *columns, one_node[order].tolist(), apart[order].tolist()))
+        return BidQueue(row, self.bidders.gang[row], one_node[order], apart[order])
 
     @cached_property
     def on_one_node(self) -> list[list[list[float]]]:

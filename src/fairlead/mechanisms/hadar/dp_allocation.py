@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead.compiled import compiled
+from fairlead.mechanisms.hadar.bid_queue import BidQueue
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
     DeviceDeal,
@@ -51,8 +52,12 @@ def allocate_queue(
     2**len(queue) or more nothing is cut off. A job without a deal is passed over: the paper's
     line 8 would end the queue there.
     """
-    if compiled is not None and len(queue) * width <= _MAX_COMPILED and _all_single(queue):
-        return _sell_singles(market, opening, queue, width)
+    if not len(queue):
+        return []
+    if compiled is not None and len(queue) * width <= _MAX_COMPILED:
+        bids = BidQueue.of(queue)
+        if bids.single:
+            return _sell_singles(market, opening, bids, width)
     front = [_Partial(0.0, opening, None)]
     for place, bid in enumerate(queue):
         ways: list[_Way] = [(p.payoff, p.state.key, p, None) for p in front]
@@ -66,28 +71,25 @@ def allocate_queue(
     return _admitted_list(front[0].trail)
 
 
-def _all_single(queue: Sequence[Bid]) -> bool:
-    return all(bid.gang == 1 for bid in queue)
-
-
 def _sell_singles(
-    market: DeviceMarket, opening: MarketState, queue: Sequence[Bid], width: int
+    market: DeviceMarket, opening: MarketState, queue: BidQueue, width: int
 ) -> list[tuple[int, DeviceDeal]]:
     """Return the same for jobs of one device, by the compiled loop."""
     assert compiled is not None
     offered = len(market.cells.ranges)
-    worth = np.array([bid.together[:offered] for bid in queue], dtype=np.float64)
+    worth = np.ascontiguousarray(queue.together[:, :offered])
     sold, cost = np.empty(len(queue), dtype=np.int64), np.empty(len(queue))
     ranges = np.array(market.cells.ranges, dtype=np.int64)
     free = np.array(opening.free, dtype=np.int64)
     compiled.sell_singles(worth, ranges, market.price_table, free, width, sold, cost)
-    accelerator = market.cells.accelerator
-    deals = []
-    for place in (sold >= 0).nonzero()[0].tolist():
-        cell = int(sold[place])
-        worth_here = queue[place].together[accelerator[cell]]
-        deals.append((place, DeviceDeal(((cell, 1),), worth_here, float(cost[place]))))
-    return deals
+    places = (sold >= 0).nonzero()[0]
+    cells = sold[places]
+    here = queue.together[places, np.array(market.cells.accelerator, dtype=np.int64)[cells]]
+    columns = (places.tolist(), cells.tolist(), here.tolist(), cost[places].tolist())
+    return [
+        (place, DeviceDeal(((cell, 1),), worth_here, paid))
+        for place, cell, worth_here, paid in zip(*columns, strict=True)
+    ]
 
 
 def _ways(market: DeviceMarket, front: list[_Partial], bid: Bid) -> list[_Way]:

@@ -177,14 +177,16 @@ def payable_deviations(
 def _payable_on(dev: FloatArray, ideal: FloatArray, gang: IntArray, capacity: float) -> FloatArray:
     rounds = np.arange(1, _ROUNDS_AHEAD + 1)[:, None]
     by_then = rounds * ideal
+    sizes = np.unique(gang).tolist()
+    of_size = [slice(None) if len(sizes) == 1 else gang == g for g in sizes]
 
     def fits(part: float) -> bool:
         owed = np.where(dev > 0, part * dev, dev) + by_then - gang
         gangs = np.maximum(np.ceil(owed / gang - _TINY), 0.0) * gang
         need = np.zeros(_ROUNDS_AHEAD)
-        for g in np.unique(gang).tolist():
+        for g, those in zip(sizes, of_size, strict=True):
             # Smaller gangs together take whole places of the next larger size.
-            need = np.ceil(need / g - _TINY) * g + gangs[:, gang == g].sum(axis=1)
+            need = np.ceil(need / g - _TINY) * g + gangs[:, those].sum(axis=1)
         return bool((need <= capacity * rounds[:, 0] + _TINY).all())
 
     if fits(1.0):

@@ -24,15 +24,16 @@ def max_min_units(
     unit: float = 1.0,
     *,
     by_job: bool = False,
+    table: UnitTable | None = None,
 ) -> Allocation:
     """Return the lexicographic max-min shares of units, a job's level being scale × speed.
 
     ``last`` keeps where the planner's last filling ended, in levels per ``unit``. ``speed``
     (jobs × accelerators) replaces the believed speeds. ``by_job``: scales change from filling
-    to filling, so that jobs stay the same rather than classes. Objective and bound are the
-    least level.
+    to filling, so that jobs stay the same rather than classes. ``table`` is that of these
+    arguments, if it is known. Objective and bound are the least level.
     """
-    table = unit_table(snap, scale, rules, speed)
+    table = unit_table(snap, scale, rules, speed) if table is None else table
     problem = table.problem(scale)
     keys = _job_keys(snap, table) if by_job else table.code
     solution = last.fill(problem, FlatPath(problem.cap), unit, keys)

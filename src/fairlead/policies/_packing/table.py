@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead.model.allocation import Column
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.key import PLACEMENTS, plain_workload
@@ -24,10 +24,14 @@ from fairlead.policies._packing.measured_pairs import (
     overrule,
     pair_workloads,
 )
+from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
+
+ListedPairs = tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]
+"""options → column, classes of both members, and their speeds"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,9 +111,9 @@ def unit_table(
     - a spread gang that is no faster than a consolidated one.
     """
     if not any_quota(snap):
-        return _Builder(snap, distinct, rules, speed).table()
+        return TableBuilder(snap, distinct, rules, speed).table()
     distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
-    table = _Builder(snap, distinct, rules, speed).table()
+    table = TableBuilder(snap, distinct, rules, speed).table()
     member = np.append(table.classes.representative, -1)  # class NO_PARTNER has none
     return replace(
         table,
@@ -124,13 +128,17 @@ def unit_table(
     )
 
 
-class _Builder:
+class TableBuilder:
+    """Builds the table of a snapshot without quotas; ``apart``: no two jobs are alike."""
+
     def __init__(
         self,
         snap: Snapshot,
         distinct: FloatArray,
         rules: UnitRules,
-        speed: FloatArray | None,
+        speed: FloatArray | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
         self._snap, self._rules = snap, rules
         by_profile = pair_workloads(snap) if rules.packed else snap.profiles.workload
@@ -145,7 +153,7 @@ class _Builder:
         by_row = distinct.reshape(len(mark), -1)
         # Without other differences, one job of each profile stands for all of them.
         by_profile_only = speed is None and not rules.packed and not by_row.any()
-        rows = _first_of_profiles(snap) if by_profile_only else slice(None)
+        rows = first_of_profiles(snap) if by_profile_only else slice(None)
         profile = snap.profile[rows]
         alone = snap.profiles.speed[profile] if speed is None else speed
         properties = np.column_stack([alone, snap.profiles.gang[profile], by_row[rows]])
@@ -157,7 +165,11 @@ class _Builder:
         memory_gib = memory_of_jobs(snap) if rules.packed else None
         if memory_gib is not None:
             properties = np.column_stack([properties, memory_gib])
-        merged = merge(properties, workload[rows].astype(float), mark[rows])
+        if apart:
+            each = np.arange(len(mark))
+            merged = Classes(each, each, np.ones(len(mark), dtype=np.int64))
+        else:
+            merged = merge(properties, workload[rows].astype(float), mark[rows])
         properties = properties[merged.representative]
         self._classes = merged if isinstance(rows, slice) else _classes_of_all(snap, rows, merged)
         first = self._classes.representative
@@ -175,16 +187,18 @@ class _Builder:
         self._code = row_hash(
             _shortened(np.column_stack([properties, texts[self._workload_of], names[first]]))
         )
-        self._options: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = []
+        self._options: list[ListedPairs] = []
 
-    def table(self) -> UnitTable:
+    def table(self, pairs: ListedPairs | None = None) -> UnitTable:
+        """Return the table, with these pairs of ``single_pairs`` only if they are given."""
+        self._options.clear()
         width = len(self._snap.capacity)
         placements: Sequence[Consolidation | None] = (
             PLACEMENTS if self._rules.placement else (None,)
         )
         columns = tuple(Column(j, placement) for placement in placements for j in range(width))
         for at, placement in enumerate(placements):
-            self._add(at * width, placement)
+            self._add(at * width, placement, pairs)
         parts = [np.concatenate(part) for part in zip(*self._options, strict=True)]
         column, first, second, own, other = parts
         code = self._code[first] + np.where(second == NO_PARTNER, np.uint64(0), self._code[second])
@@ -202,7 +216,9 @@ class _Builder:
             code=self._code,
         )
 
-    def _add(self, offset: int, placement: Consolidation | None) -> None:
+    def _add(
+        self, offset: int, placement: Consolidation | None, pairs: ListedPairs | None
+    ) -> None:
         """Append the options of one placement, alone and packed."""
         speed = self._alone(placement)
         runs = speed > 0
@@ -213,8 +229,11 @@ class _Builder:
         self._options.append((offset + j, k, none, speed[k, j], np.zeros(len(k))))
         if not self._rules.packed:
             return
+        if pairs is not None:
+            self._options.append(pairs)
+            return
         a, b, own, other = self._pairs(placement or "consolidated")
-        fits = _pays_off(own, other, speed[a], speed[b])
+        fits = pays_off(own, other, speed[a], speed[b])
         if placement == "spread":
             near = self._alone("consolidated")
             _, _, own_near, other_near = self._pairs("consolidated")
@@ -222,6 +241,17 @@ class _Builder:
             fits &= ~(works & (own <= own_near) & (other <= other_near))
         p, j = fits.nonzero()
         self._options.append((offset + j, a[p], b[p], own[p, j], other[p, j]))
+
+    def single_pairs(self) -> SinglePairs:
+        """Return the speeds of pairs of jobs that need one device; the table alone decides."""
+        snap = self._snap
+        assert snap.speeds is not None
+        known = snap.speeds.pairs(snap.cluster.accelerators)
+        # The last row of the block stands for workloads that the table lacks.
+        names = (known.index.get(plain_workload(w), -1) for w in self._workload)
+        block = known.block(1, "consolidated")
+        name = np.fromiter(names, dtype=np.int64)[self._workload_of] % len(block)
+        return SinglePairs(name, block, self._speed)
 
     def _alone(self, placement: Consolidation | None) -> FloatArray:
         """Return classes × accelerators → speed alone in this placement; 0 where impossible."""
@@ -321,7 +351,7 @@ class _Builder:
         return mark, names
 
 
-def _first_of_profiles(snap: Snapshot) -> IntArray:
+def first_of_profiles(snap: Snapshot) -> IntArray:
     """Return the first job's row of each profile that has jobs, ascending."""
     count = len(snap.job)
     first = np.full(len(snap.profiles.gang), count)
@@ -343,13 +373,3 @@ def _shortened(values: FloatArray) -> FloatArray:
     mantissa, exponent = np.frexp(values)
     shortened: FloatArray = np.ldexp(mantissa.round(10), exponent)
     return shortened
-
-
-def _pays_off(
-    own: FloatArray, other: FloatArray, alone: FloatArray, others: FloatArray
-) -> BoolArray:
-    """Return pairs × accelerators → whether both run together, faster than by taking turns."""
-    runs = (own > 0) & (other > 0) & (alone > 0) & (others > 0)
-    relative = own / np.where(runs, alone, 1.0) + other / np.where(runs, others, 1.0)
-    pays: BoolArray = runs & (relative > 1.0)
-    return pays

@@ -8,6 +8,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.shares import as_job_shares, class_speed, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import mean_speed
@@ -32,18 +33,23 @@ class JobOptions:
 
     def allocation(self, snap: Snapshot, best: BestTimes, rules: UnitRules) -> Allocation:
         """Return the best times as shares of units."""
-
-        def worth() -> float:
-            return best.reached
-
-        proof = best.proof
-        prove = None if proof is None else lambda: proof
-        units = unit_allocation(snap, self.table, best.time, worth=worth, prove=prove)
-        return as_job_shares(snap, units, rules)
+        return allocation_of(snap, self.table, best, rules)
 
     def class_speed(self, best: BestTimes) -> FloatArray:
         """Return classes → steps per second of each member."""
         return class_speed(self.table, best.time)
+
+
+def allocation_of(
+    snap: Snapshot, table: UnitTable, best: BestTimes, rules: UnitRules
+) -> Allocation:
+    """Return the best times of a table's options as shares of units."""
+
+    def worth() -> float:
+        return best.reached
+
+    units = unit_allocation(snap, table, best.time, worth=worth, prove=best.prove)
+    return as_job_shares(snap, units, rules)
 
 
 def job_options(
@@ -52,8 +58,15 @@ def job_options(
     rules: UnitRules,
     *,
     agnostic: bool,
+    kept: KeptTable | None = None,
 ) -> JobOptions:
-    """Return the options of the jobs; ``agnostic`` uses mean speeds on every accelerator."""
+    """Return the options of the jobs; ``agnostic`` uses mean speeds on every accelerator.
+
+    With a ``kept`` table ``distinct`` has to be 0 for all jobs.
+    """
+    if kept is not None and not agnostic:
+        table = kept.table(snap, np.zeros(len(snap.profiles.gang)), rules)
+        return JobOptions(table, table.problem(np.ones(len(snap.job))))
     speed = None
     if agnostic:
         believed = snap.speed

@@ -9,9 +9,10 @@ from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.near_pairs import near_pairs
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.table import UnitTable, unit_table
-from fairlead.policies._packing.totals import JobOptions
+from fairlead.policies._packing.totals import allocation_of
 from fairlead.policies.base import WarmStart, empty_allocation, job_allocation, mean_speed
 from fairlead.policies.fairlead.lengths import estimate_left_s
 from fairlead.policies.fairlead.promise import FOR_IDLE_DEVICES, IN_PROGRAM, Promise, urgency
@@ -83,15 +84,27 @@ class Fairlead(UnitPolicy):
 
     def _solved(self, snap: Snapshot, speed: FloatArray, warm: WarmStart) -> Allocation:
         """Return the shares of the program over options."""
+        per_step = self._value_per_step(snap, speed, IN_PROGRAM)
+        stay = self._stay(snap, speed)
+        last = warm.state(self, WarmSum)
+        keys = snap.job.astype(np.uint64)
+
+        def value_of(table: UnitTable, problem: OptionProblem) -> FloatArray:
+            return _with_stay(snap, table, problem, stay)
+
+        if self.packed and not self.placement:
+            there = snap.on[:, None] == np.arange(len(snap.capacity))
+            value = per_step[:, None] * (1.0 + stay[:, None] * there)
+            pool = near_pairs(snap, self._rules, value, per_step, value_of)
+            best = None if pool is None else last.best_of(pool, keys)
+            if pool is not None and best is not None:
+                return allocation_of(snap, pool.table, best, self._rules)
         # Every job is a class: equal jobs take turns only if both fit.
         number = snap.job.astype(np.float64).reshape(-1, 1)
         table = unit_table(snap, number, self._rules, speed if self.agnostic else None)
-        problem = table.problem(self._value_per_step(snap, speed, IN_PROGRAM))
-        stay = self._stay(snap, speed)
-        keys = snap.job[table.classes.representative].astype(np.uint64)
-        last = warm.state(self, WarmSum)
-        best = last.best(problem, _with_stay(snap, table, problem, stay), keys)
-        return JobOptions(table, problem).allocation(snap, best, self._rules)
+        problem = table.problem(per_step)
+        best = last.best(problem, value_of(table, problem), keys[table.classes.representative])
+        return allocation_of(snap, table, best, self._rules)
 
     def _stay(self, snap: Snapshot, speed: FloatArray) -> FloatArray:
         """Return jobs → extra value of its present accelerator, relative to that of progress."""

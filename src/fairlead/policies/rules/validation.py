@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, is_among
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import accelerator_columns
@@ -90,7 +90,7 @@ def _check_time(name: str, snap: Snapshot, allocation: Allocation) -> None:
     """Raise UsageError for rows of unknown jobs and for jobs with shares above 1 in all."""
     members = allocation.members
     real = members >= 0
-    if not (real[:, 0].all() and np.isin(members[real], snap.job).all()):
+    if not (real[:, 0].all() and is_among(members[real], snap.job).all()):
         raise UsageError(f"policy {name!r}: rows of unknown jobs: expected members from snap.job")
     time = np.broadcast_to(allocation.share.sum(axis=1)[:, None], members.shape)
     busy = np.zeros(len(snap.job))

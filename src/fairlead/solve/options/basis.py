@@ -24,7 +24,7 @@ _UPPER = highspy.HighsBasisStatus.kUpper
 
 # Options that cost this little more than they bring, a device's price being about 1, are likely to
 # be used next time.
-_NEAR = 0.05
+NEAR = 0.05
 # Odd, so that multiplication permutes the 64-bit integers.
 _FIRST, _SECOND, _PLACE = (
     np.uint64(0x9E3779B97F4A7C15),
@@ -74,7 +74,7 @@ class LastBasis:
         used = basic | (time > 0)
         for vertex in vertices[1:]:
             used |= vertex.time > 0
-        near = (first.surplus < _NEAR).nonzero()[0]
+        near = (first.surplus < NEAR).nonzero()[0]
         if len(near) > 2 * len(classes):
             near = near[np.argsort(first.surplus[near], kind="stable")[: 2 * len(classes)]]
         used[near] = True

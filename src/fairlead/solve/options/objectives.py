@@ -5,6 +5,7 @@ one is, and the last is always the least device time, perturbed by the options' 
 so that the answer is unique.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.solve.certificate import certify
 from fairlead.solve.linear import INFINITY, Columns, LinearProgram, LinearSolution, solve_lp
 from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.program import Bounds
 
 # Duals above this, relative to the greatest, are prices; below it they are noise.
 _PRICED = 1e-9
@@ -28,30 +30,26 @@ class BestTimes:
     time: FloatArray
     """options → total time over the members"""
     reached: float
-    proof: Certificate | None = None
+    prove: Callable[[], Certificate] | None = None
+    """compute the proof, if there is one"""
+
+    @property
+    def proof(self) -> Certificate | None:
+        """Proof that nothing is better, if there is one."""
+        return None if self.prove is None else self.prove()
 
 
 def best_sum(problem: OptionProblem, value: FloatArray) -> BestTimes:
     """Return the times with the greatest Σ value · y; of these the tie rule's."""
     if not len(value):
         return BestTimes(value, 0.0)
-    program = _Program(problem, np.zeros(problem.classes))
+    program = FaceProgram(problem, np.zeros(problem.classes))
     first = program.maximise(value)
-    time = problem.feasible(program.best_by_tie_rule(first))
-    return best_times(problem, value, time, first.row_dual)
-
-
-def best_times(
-    problem: OptionProblem, value: FloatArray, time: FloatArray, row_dual: FloatArray
-) -> BestTimes:
-    """Return times of the greatest Σ value · y with the proof that these duals give."""
+    # Where no other vertex is as good, there is no tie to break.
+    unique = program.settle(first)
+    time = problem.feasible(program.times(first) if unique else program.least_device_time())
     reached = float((value * time).sum())
-    return BestTimes(time, reached, _certificate(problem, value, row_dual, reached))
-
-
-def least_device_time_on_face(problem: OptionProblem, first: LinearSolution) -> FloatArray:
-    """Return options → time of the tie rule among what is as good as this vertex."""
-    return _Program(problem, np.zeros(problem.classes)).best_by_tie_rule(first)
+    return BestTimes(time, reached, lambda: certificate(problem, value, first.row_dual, reached))
 
 
 def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> BestTimes:
@@ -69,7 +67,8 @@ def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> B
     if time is None:
         time = np.where(only > 0, best_sum(problem, only).time, 0.0)
     reached = _ratio(value, cost, time)
-    return BestTimes(time, reached, certify(np.zeros(len(problem.capacity)), best, reached))
+    none = np.zeros(len(problem.capacity))
+    return BestTimes(time, reached, lambda: certify(none, best, reached))
 
 
 def _alone(problem: OptionProblem, value: FloatArray) -> FloatArray | None:
@@ -98,7 +97,7 @@ def best_ratio_above(
     level = np.where(problem.cap > 0, level, 0.0)
     if not (level * problem.count).any():
         return best_ratio(problem, value, cost)
-    program = _Program(problem, level)
+    program = FaceProgram(problem, level)
     program.settle(program.least_shortfall())
     vertex = program.maximise(value)
     ratio = -np.inf
@@ -125,7 +124,7 @@ def _ratio(value: FloatArray, cost: FloatArray, time: FloatArray) -> float:
     return float((value * time).sum()) / spent if spent > 0 else 0.0
 
 
-class _Program:
+class FaceProgram:
     """The rows of a problem and floors for levels, narrowed to one optimal face after another."""
 
     def __init__(self, problem: OptionProblem, level: FloatArray) -> None:
@@ -187,10 +186,10 @@ class _Program:
         # has a price, they are fixed, and with them the basic ones.
         return int(np.count_nonzero(np.abs(worth) > least)) >= len(self._lower)
 
-    def best_by_tie_rule(self, vertex: LinearSolution) -> FloatArray:
-        """Return options → time of least device time among what is as good as this vertex."""
-        # Where no other vertex is as good, there is no tie to break.
-        return self.times(vertex) if self.settle(vertex) else self.least_device_time()
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of what is settled."""
+        return Bounds(self._lower, self._upper, self._row_lower, self._row_upper)
 
     def times(self, vertex: LinearSolution) -> FloatArray:
         """Return options → total time."""
@@ -229,7 +228,7 @@ def _fix_priced_bounds(
     return np.where(at_upper, upper, lower), np.where(at_lower, lower, upper)
 
 
-def _certificate(
+def certificate(
     problem: OptionProblem, value: FloatArray, row_dual: FloatArray, reached: float
 ) -> Certificate:
     """Return the proof by prices of devices and of members' time: none is worth less than is made.

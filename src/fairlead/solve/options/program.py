@@ -17,7 +17,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, PRIMAL, new_highs, rerun_highs
+from fairlead.solve.linear import INFINITY, PRIMAL, new_highs, rerun_highs, without_perturbation
 from fairlead.solve.options.basis import Keys, LastBasis
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
@@ -94,6 +94,31 @@ class OptionProgram:
         self._highs.changeColCost(_RISE, 0.0)
         self._highs.changeColBounds(_RISE, 0.0, 0.0)
         return self._vertex(1.0) if self._optimal() else None
+
+    def minimise_within(
+        self, cost: FloatArray, options: IntArray, bounds: "Bounds"
+    ) -> FloatArray | None:
+        """Return the times of these options with the least Σ cost · y; all others get none.
+
+        ``bounds`` are those of these options and of all rows; they replace the program's
+        bounds permanently. None if HiGHS finds no such times.
+        """
+        highs = self._highs
+        missing = options[self._column_of[options] < 0]
+        if len(missing):
+            self._activate(missing)
+        column, count = self._column_of[options], len(self._options)
+        lower, upper = np.zeros(count), np.zeros(count)
+        lower[column], upper[column] = bounds.lower, bounds.upper
+        index = np.arange(_FIXED, _FIXED + count, dtype=np.int32)
+        highs.changeColsBounds(count, index, lower, upper)
+        rows = np.arange(len(bounds.row_lower), dtype=np.int32)
+        highs.changeRowsBounds(len(rows), rows, bounds.row_lower, bounds.row_upper)
+        self._set_costs(cost)
+        if rerun_highs(highs) != highspy.HighsModelStatus.kOptimal:
+            return None
+        time: FloatArray = np.array(highs.getSolution().col_value)[_FIXED + column]
+        return time
 
     def keep(self, value: FloatArray, least: float) -> None:
         """Demand Σ value · y >= least from now on, as a row of its own."""
@@ -231,6 +256,16 @@ class OptionProgram:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """Bounds of columns and of rows."""
+
+    lower: FloatArray
+    upper: FloatArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class WarmProgram:
     """The start of a program: an empty HiGHS, the last basis, and the keys that identify rows."""
 
@@ -260,7 +295,7 @@ def new_program_highs(*, perturbed: bool = True) -> Any:
     # Nothing is asked for at first, so that no time at all is a feasible start.
     highs.setOptionValue("simplex_strategy", PRIMAL)
     if not perturbed:
-        highs.setOptionValue("primal_simplex_bound_perturbation_multiplier", 0.0)
+        without_perturbation(highs)
     return highs
 
 

@@ -1,25 +1,49 @@
 """Greatest sums over many options, solved with the few columns that can matter."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import LinearSolution
-from fairlead.solve.options.basis import Keys, LastBasis, option_keys
-from fairlead.solve.options.objectives import (
-    BestTimes,
-    best_sum,
-    best_times,
-    least_device_time_on_face,
-)
+from fairlead.solve.options.basis import NEAR, Keys, LastBasis, option_keys
+from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.vertex import OptionVertex
 
 _TIED = 1e-9  # relative to the greatest price: options this close may be as good
+
+Sum = tuple[OptionProblem, FloatArray]
+"""a problem, and options → value"""
+
+
+class OptionPool(Protocol):
+    """Options of which only those that can matter are listed."""
+
+    @property
+    def resources(self) -> int:
+        """The number of resources."""
+        ...
+
+    def add_near(self, prices: FloatArray, time_prices: FloatArray, limit: float) -> bool:
+        """List all options that lack at most ``limit`` at these prices; tell if any is new.
+
+        An option lacks what its devices (``prices``) and its members' time (``time_prices``, by
+        class) cost more than its value.
+        """
+        ...
+
+    def listed(self) -> Sum:
+        """Return the problem of the options listed so far, and their values."""
+        ...
+
+    def all(self) -> Sum:
+        """Return the problem of all options, and their values."""
+        ...
 
 
 class WarmSum:
@@ -27,6 +51,7 @@ class WarmSum:
 
     def __init__(self) -> None:
         self._basis: LastBasis | None = None
+        self._prices: _LastPrices | None = None
         self._highs: Any = None
 
     def best(self, problem: OptionProblem, value: FloatArray, keys: Keys) -> BestTimes:
@@ -35,12 +60,37 @@ class WarmSum:
             return best_sum(problem, value)
         # Costs of order 1, so that tolerances mean the same in every unit.
         scale = float(np.abs(value).max()) or 1.0
-        vertex = self._vertex(problem, -value / scale, keys)
-        row_dual = np.concatenate([-vertex.prices, vertex.level_price, -vertex.time_price])
-        time = problem.feasible(_tie_rule(problem, vertex, row_dual))
-        return best_times(problem, value, time, row_dual * scale)
+        vertex, program = self._vertex(problem, -value / scale, keys)
+        self._prices = _LastPrices.of(keys, vertex, scale)
+        return _settled(problem, value, vertex, program, scale, lambda: (problem, value))
 
-    def _vertex(self, problem: OptionProblem, cost: FloatArray, keys: Keys) -> OptionVertex:
+    def best_of(self, pool: OptionPool, keys: Keys) -> BestTimes | None:
+        """Return the solution over all options of a pool, whose listed ones it refers to.
+
+        None without a last solution of as many resources: nothing then tells which options
+        matter. The optimum is that of all options: those that would pay at its prices, or be as
+        good, have been listed.
+        """
+        if self._prices is None or len(self._prices.prices) != pool.resources:
+            return None
+        prices, time_prices = self._prices.of_classes(keys)
+        pool.add_near(prices, time_prices, NEAR * self._prices.scale)
+        while True:
+            problem, value = pool.listed()
+            if not problem.paired.any():
+                return None
+            scale = float(np.abs(value).max()) or 1.0
+            vertex, program = self._vertex(problem, -value / scale, keys)
+            # Twice, so that none is missed by rounding.
+            close = 2 * _TIED * _greatest(vertex) * scale
+            if not pool.add_near(vertex.prices * scale, vertex.time_price * scale, close):
+                break
+        self._prices = _LastPrices.of(keys, vertex, scale)
+        return _settled(problem, value, vertex, program, scale, pool.all)
+
+    def _vertex(
+        self, problem: OptionProblem, cost: FloatArray, keys: Keys
+    ) -> tuple[OptionVertex, OptionProgram]:
         """Return a vertex of least cost; its options are the next program's first columns."""
         options = option_keys(problem, keys)
         if self._highs is None:
@@ -51,16 +101,67 @@ class WarmSum:
         if vertex is None:  # no time at all is feasible
             raise SolveError("nothing fits", status="infeasible", n_classes=problem.classes)
         self._basis = LastBasis.of(keys, options, [vertex], vertex.time)
-        return vertex
+        return vertex, program
 
 
-def _tie_rule(problem: OptionProblem, vertex: OptionVertex, row_dual: FloatArray) -> FloatArray:
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastPrices:
+    """The prices of a solution, in units of value."""
+
+    keys: Keys
+    """keys of the classes, ascending"""
+    time_prices: FloatArray
+    """classes in that order → price of a member's time"""
+    prices: FloatArray
+    """resources → price of a device"""
+    scale: float
+    """the greatest value"""
+
+    @classmethod
+    def of(cls, keys: Keys, vertex: OptionVertex, scale: float) -> "_LastPrices":
+        order = np.argsort(keys)
+        return cls(keys[order], vertex.time_price[order] * scale, vertex.prices * scale, scale)
+
+    def of_classes(self, keys: Keys) -> tuple[FloatArray, FloatArray]:
+        """Return the prices of devices, and of these classes' time; 0 of those that are new."""
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return self.prices, np.where(self.keys[at] == keys, self.time_prices[at], 0.0)
+
+
+def _greatest(vertex: OptionVertex) -> float:
+    """Return the greatest price or surplus."""
+    parts = (vertex.surplus, vertex.prices, vertex.level_price, vertex.time_price)
+    return max(float(np.abs(part).max()) for part in parts)
+
+
+def _settled(
+    problem: OptionProblem,
+    value: FloatArray,
+    vertex: OptionVertex,
+    program: OptionProgram,
+    scale: float,
+    all_options: Callable[[], Sum],
+) -> BestTimes:
+    """Return the tie rule's times among those as good as a vertex, and the proof by its prices."""
+    row_dual = np.concatenate([-vertex.prices, vertex.level_price, -vertex.time_price])
+    time = problem.feasible(_tie_rule(problem, vertex, row_dual, program))
+    reached = float((value * time).sum())
+    return BestTimes(time, reached, lambda: certificate(*all_options(), row_dual * scale, reached))
+
+
+def _tie_rule(
+    problem: OptionProblem, vertex: OptionVertex, row_dual: FloatArray, program: OptionProgram
+) -> FloatArray:
     """Return options → time of the tie rule; options with a price are used by nothing as good."""
-    greatest = max(float(np.abs(vertex.surplus).max()), float(np.abs(row_dual).max()))
-    tied = (vertex.surplus <= _TIED * greatest).nonzero()[0]
+    tied = (vertex.surplus <= _TIED * _greatest(vertex)).nonzero()[0]
     first = LinearSolution(0.0, vertex.time[tied], vertex.surplus[tied], row_dual)
+    face = FaceProgram(_only(problem, tied), np.zeros(problem.classes))
     time = np.zeros(len(vertex.time))
-    time[tied] = least_device_time_on_face(_only(problem, tied), first)
+    if face.settle(first):
+        time[tied] = first.value
+        return time
+    least = program.minimise_within(problem.device_time, tied, face.bounds)
+    time[tied] = face.least_device_time() if least is None else least
     return time
 
 

@@ -1,0 +1,136 @@
+"""Packed pairs of jobs of one device, of which only those that can matter become options.
+
+There are thousands of pairs of some eighty jobs, of which an optimum uses a few. Prices tell which
+others may be used: those whose devices and members' time cost little more than the pair is worth.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.compiled import compiled
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray, is_among
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
+from fairlead.policies._packing.table import TableBuilder, UnitRules, UnitTable
+from fairlead.policies.rules.quotas import any_quota
+from fairlead.solve import OptionProblem
+
+ValueOf = Callable[[UnitTable, OptionProblem], FloatArray]
+
+
+class NearPairs:
+    """The options of jobs that are all apart: an ``OptionPool``."""
+
+    def __init__(
+        self,
+        builder: TableBuilder,
+        pairs: SinglePairs,
+        value: FloatArray,
+        scale: FloatArray,
+        value_of: ValueOf,
+    ) -> None:
+        """List no pairs yet.
+
+        ``value`` is jobs × accelerators → value of a step per second there; ``scale`` and
+        ``value_of`` give the program and the values of the options of a table.
+        """
+        self._builder, self._pairs, self._value = builder, pairs, np.ascontiguousarray(value)
+        self._scale, self._value_of = scale, value_of
+        self._code = NO_INTS
+        """listed pairs, ascending: (first × jobs + second) × accelerators + accelerator"""
+        self._table: UnitTable | None = None
+
+    @property
+    def resources(self) -> int:
+        """The number of accelerators."""
+        return int(self._value.shape[1])
+
+    @property
+    def table(self) -> UnitTable:
+        """The options listed so far."""
+        if self._table is None:
+            self._table = self._builder.table(self._columns())
+        return self._table
+
+    def add_near(self, prices: FloatArray, time_prices: FloatArray, limit: float) -> bool:
+        """List all pairs that lack at most ``limit`` at these prices; tell if any is new."""
+        code = self._near(prices, time_prices, limit)
+        code = code[~is_among(code, self._code)]
+        if not len(code):
+            return False
+        self._code = np.sort(np.append(self._code, code))
+        self._table = None
+        return True
+
+    def listed(self) -> tuple[OptionProblem, FloatArray]:
+        """Return the problem of the options listed so far, and their values."""
+        return self._sum(self.table)
+
+    def all(self) -> tuple[OptionProblem, FloatArray]:
+        """Return the problem of all options, and their values."""
+        return self._sum(self._builder.table())
+
+    def _sum(self, table: UnitTable) -> tuple[OptionProblem, FloatArray]:
+        problem = table.problem(self._scale)
+        return problem, self._value_of(table, problem)
+
+    def _columns(self) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+        jobs, width = self._value.shape
+        pair, column = np.divmod(self._code, width)
+        first, second = np.divmod(pair, jobs)
+        name, block = self._pairs.name, self._pairs.block
+        own = block[name[first], name[second], column]
+        return column, first, second, own, block[name[second], name[first], column]
+
+    def _near(self, prices: FloatArray, time_prices: FloatArray, limit: float) -> IntArray:
+        """Return the codes of the pairs that pay and lack at most ``limit``, ascending."""
+        pairs, (jobs, width) = self._pairs, self._value.shape
+        if compiled is not None:
+            code = np.empty(8 * (jobs + 1), dtype=np.int64)
+            while True:
+                count = compiled.near_pairs(
+                    *(pairs.name, pairs.block, pairs.alone, self._value),
+                    *(prices, time_prices, limit, code),
+                )
+                if count <= len(code):
+                    return code[:count]
+                code = np.empty(count, dtype=np.int64)
+        first, second = np.triu_indices(jobs, 1)
+        own = pairs.block[pairs.name[first], pairs.name[second]]
+        other = pairs.block[pairs.name[second], pairs.name[first]]
+        worth = own * self._value[first] + other * self._value[second]
+        lacks = prices + time_prices[first][:, None] + time_prices[second][:, None] - worth
+        near = pays_off(own, other, pairs.alone[first], pairs.alone[second]) & (lacks <= limit)
+        pair, column = near.nonzero()
+        near_code: IntArray = (first[pair] * jobs + second[pair]) * width + column
+        return near_code
+
+
+def near_pairs(
+    snap: Snapshot,
+    rules: UnitRules,
+    value: FloatArray,
+    scale: FloatArray,
+    value_of: ValueOf,
+) -> NearPairs | None:
+    """Return the pairs of a snapshot's jobs, None if more than the speed table decides on them."""
+    if not _table_decides(snap, rules):
+        return None
+    number = snap.job.astype(np.float64).reshape(-1, 1)
+    builder = TableBuilder(snap, number, rules, apart=True)
+    return NearPairs(builder, builder.single_pairs(), value, scale, value_of)
+
+
+def _table_decides(snap: Snapshot, rules: UnitRules) -> bool:
+    """Return whether every job needs one device and the speed table alone decides on pairs."""
+    return (
+        rules.packed
+        and not rules.placement
+        and snap.profiles.single
+        and snap.profiles.memory_gib is None
+        and not snap.pairs
+        and snap.speeds is not None
+        and not snap.speeds.measured_pairs
+        and not any_quota(snap)
+    )
