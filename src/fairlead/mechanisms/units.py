@@ -6,7 +6,12 @@ import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.share_rounds import ShareMechanism, runs_ahead, time_left_s
+from fairlead.mechanisms._rounds.share_rounds import (
+    ShareMechanism,
+    reserves_gangs,
+    runs_ahead,
+    time_left_s,
+)
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
 from fairlead.mechanisms._rounds.unpacked import without_packing
@@ -58,6 +63,9 @@ class Units(ShareMechanism):
             account = account.with_new_shares(
                 self._allocate(snap, warm), snap, carry_s=self.turn_s(snap)
             )
+            if self._runs_gangs_alone(snap, account) and reserves_gangs(self.capabilities, snap):
+                shares = self._reserved(snap, memory.job, account.share, memory.ends_at)
+                account = account.with_reserved(*shares)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()

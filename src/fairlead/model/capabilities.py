@@ -32,7 +32,8 @@ class Capabilities:
     the last job to end"""
     trades_accelerators: bool = False
     """lets rounds with gangs make up for time owed on one accelerator by time on others, by the
-    job's relative speeds; for objectives by the progress of jobs, wherever they run"""
+    job's relative speeds; for objectives by the progress of jobs, wherever they run; with
+    ``ends_early``, lets rounds reserve any devices for long gangs instead"""
     keeps_places: bool = False
     """lets running gangs keep their devices while an allocation stands and restarts cost nothing,
     unless many rounds are owed to others; for objectives that are a total, to which turns between

@@ -37,6 +37,8 @@ class Account:
     by_value: bool = field(default=False, metadata=OMIT_IF_EMPTY)
     """the policy's values (``ValuesDevices``), not the time owed, order jobs for devices that no
     share claims; False in logs of earlier versions, which are replayed so"""
+    ends_at: float = field(default=0.0, metadata=OMIT_IF_EMPTY)
+    """end that is aimed at where devices are reserved for long gangs; 0 where none are"""
 
     @classmethod
     def empty(cls) -> "Account":
@@ -110,7 +112,13 @@ class Account:
 
     def _with_tables(self, snap: Snapshot, tables: FloatArray) -> "Account":
         return Account(
-            snap.job, tables, snap.starts_at, self.solved_at, self.changes, self.by_value
+            snap.job,
+            tables,
+            snap.starts_at,
+            self.solved_at,
+            self.changes,
+            self.by_value,
+            self.ends_at,
         )
 
     def _in_order_of(self, snap: Snapshot) -> FloatArray:
@@ -144,8 +152,8 @@ class Account:
         allocation = allocate(policy, snap, warm)
         if allocation.rows != "jobs" or allocation.measure != "time":
             raise UsageError(
-                f"this mechanism realises time shares of jobs, not"
-                f" {allocation.measure} of {allocation.rows}"
+                f"mechanism: it realises time shares of jobs, not {allocation.measure} of"
+                f" {allocation.rows}: leave out --mechanism"
             )
         if allocation.share.shape != snap.received_s.shape:
             raise UsageError(
@@ -166,6 +174,12 @@ class Account:
             snap.changes,
             by_value,
         )
+
+    def with_reserved(self, share: FloatArray, ends_at: float) -> "Account":
+        """Return the account under shares that reserve devices for long gangs."""
+        tables = self.tables.copy()
+        tables[SHARE] = share
+        return replace(self, tables=tables, ends_at=ends_at)
 
     def _with(self, share: FloatArray, carry_s: float | FloatArray) -> FloatArray:
         if isinstance(carry_s, np.ndarray):

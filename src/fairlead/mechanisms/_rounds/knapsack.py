@@ -36,7 +36,7 @@ def choose_by_knapsack(
     ``gang`` is entries → devices, ``free`` columns → devices left and ``wanted`` rows → column,
     below 0 for none; the last two are updated. Rows with a column, or below -1, stay so.
     """
-    for row, column, devices in _best_rows(_options(entries, gang, free, wanted), free):
+    for row, column, devices in best_rows(_options(entries, gang, free, wanted), free):
         wanted[row] = column
         free[column] -= devices
 
@@ -69,7 +69,7 @@ def _options(
     return options
 
 
-def _best_rows(options: dict[int, list[Option]], free: list[int]) -> list[tuple[int, int, int]]:
+def best_rows(options: dict[int, list[Option]], free: list[int]) -> list[tuple[int, int, int]]:
     """Return the (row, column, devices) of greatest total weight that fit into free devices."""
     best: FloatArray = np.zeros([size + 1 for size in free])
     """devices in use at most, of each column → greatest weight"""

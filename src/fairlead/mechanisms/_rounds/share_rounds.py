@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from fairlead.mechanisms._gangs.reservation import reserve_for_long_gangs
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import SHARE, Account
 from fairlead.mechanisms._rounds.knapsack import has_few_states
@@ -25,7 +26,7 @@ from fairlead.mechanisms._rounds.urgency import (
     urgent_entries,
 )
 from fairlead.mechanisms.base import RealisesPolicy
-from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray, is_among
 from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
@@ -143,6 +144,14 @@ class ShareMechanism:
         per = self.round_s if turns is not None else turn_s
         return progress_owed(tables, per, snap.speed, snap.on, stay)
 
+    def _reserved(
+        self, snap: Snapshot, known: IntArray, share: FloatArray, ends_at: float
+    ) -> tuple[FloatArray, float]:
+        """Return shares and end as ``reserve_for_long_gangs``; ``known`` are the jobs before."""
+        if not is_among(snap.job, known).all():
+            ends_at = 0.0  # new jobs may need more time
+        return reserve_for_long_gangs(snap, share, ends_at, self.reallocate_s)
+
     def _choose_jobs(
         self,
         snap: Snapshot,
@@ -193,6 +202,9 @@ class JobShareRounds(ShareMechanism):
                 by_value=self._valued_devices is not None,
                 relative=relative_speed(snap.speed) if trades else None,
             )
+            if reserves_gangs(self.capabilities, snap):
+                shares = self._reserved(snap, memory.job, account.share, memory.ends_at)
+                account = account.with_reserved(*shares)
         choice = RoundSelection.for_jobs(snap, snap.capacity.tolist())
         if trades:
             choice.assign_gangs(self._progress_of_jobs(snap, account.tables))
@@ -290,6 +302,20 @@ def trades_accelerators(capabilities: Capabilities, snap: Snapshot) -> bool:
     """
     return (
         capabilities.trades_accelerators
+        and not capabilities.ends_early
+        and _has_unbound_gangs(snap)
+        and has_few_states(snap.capacity.tolist())
+    )
+
+
+def reserves_gangs(capabilities: Capabilities, snap: Snapshot) -> bool:
+    """Return whether devices are reserved for long gangs, wherever they run.
+
+    Quotas and priorities are part of the shares only, so with these the shares decide where.
+    """
+    return (
+        capabilities.trades_accelerators
+        and capabilities.ends_early
         and _has_unbound_gangs(snap)
         and has_few_states(snap.capacity.tolist())
     )

@@ -1,0 +1,1 @@
+"""Devices reserved for long gangs that cannot all run beside each other."""
