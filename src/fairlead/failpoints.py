@@ -22,6 +22,7 @@ SERVER = (
     *("server.park.seen", "server.park.saved", "server.resume.before", "server.resume.ordered"),
     *("server.resume.named", "server.resume.told"),
     *("server.prepare.ordered", "server.prepare.spawned", "server.prepare.seen"),
+    "server.growth.requested",
     *("server.merge.closed", "server.merge.committed", "server.merge.removed"),
 )
 KEEPER = (
@@ -32,6 +33,7 @@ KEEPER = (
     "keeper.resize.done",
     *("keeper.resume.ends", "keeper.resume.ended"),
     *("keeper.prepare.begins", "keeper.prepare.ready", "keeper.prepare.noted"),
+    *("keeper.growth.started", "keeper.growth.ready", "keeper.growth.admitted"),
 )
 JOB = (
     *("job.restored", "job.renewal.before", "job.renewal.after", "job.leaves"),

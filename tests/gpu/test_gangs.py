@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from tests.e2e.local.test_parked_gangs import GangBench
 from tests.e2e.support.lease_server import LeaseServer
+from tests.support.waiting import eventually
+
+from fairlead.engines.base import LaunchOrder
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -39,6 +42,8 @@ optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 history = {{"losses": [], "ranks": [], "leases": [], "began": [], "ended": [], "processes": []}}
 run.register(model=model, optimizer=optimizer, history=history)
 for step in run.steps(range({STEPS})):
+    while os.path.exists(f"{{out}}.{{step}}.hold"):
+        time.sleep(0.01)
     began = time.monotonic()
     batch = torch.randn(64, {WIDTH}, generator=torch.Generator().manual_seed(step)).to(device)
     optimizer.zero_grad()
@@ -56,8 +61,11 @@ with open(f"{{out}}.{{run.rank}}", "w") as file:
 """
 
 
-def _train(root: Path, backend: str, *gangs: int) -> dict[str, list[Any]]:
-    """Return the history of rank 0 of a gang that has these sizes under its leases."""
+def _train(root: Path, backend: str, *gangs: int, early: bool = False) -> dict[str, list[Any]]:
+    """Return the history of rank 0 of a gang that has these sizes under its leases.
+
+    ``early``: new ranks start while the others train.
+    """
     root.mkdir()
     (root / "gang.py").write_text(TRAIN, encoding="ascii")
     server = LeaseServer()
@@ -68,6 +76,8 @@ def _train(root: Path, backend: str, *gangs: int) -> dict[str, list[Any]]:
         for lease, gang in enumerate(gangs, 1):
             order = bench.order(lease, *command, gang=gang, total_steps=None, grace_s=60.0)
             if lease < len(gangs):
+                if early and gangs[lease] > gang:
+                    await _start_new_ranks(bench, order, gangs[lease])
                 end = await bench.preempt(order, after=STEPS_PER_LEASE)
                 assert (end.ending, end.parked) == ("left", True), end
             else:
@@ -82,10 +92,25 @@ def _train(root: Path, backend: str, *gangs: int) -> dict[str, list[Any]]:
     finally:
         server.close()
     history: dict[str, list[Any]] = json.loads((root / "result.0").read_text(encoding="ascii"))
-    _print_switches(backend, gangs, history)
+    _print_switches(f"{backend}, new ranks early" if early else backend, gangs, history)
     assert len(history["losses"]) == STEPS
     assert len(set(history["processes"])) == 1
     return history
+
+
+async def _start_new_ranks(bench: GangBench, order: LaunchOrder, gang: int) -> None:
+    """Launch a lease, and return once the new ranks of the next one wait for it."""
+    first = bench.saved_steps(order)
+    hold = bench.root / f"result.{first + 2}.hold"  # else the gang could end before they start
+    hold.touch()
+    await bench.engine.launch(order)
+    renewals = bench.server.renewals
+    await eventually(lambda: renewals and renewals[-1]["steps"] > first)
+    larger = bench.order(0, *order.command, gang=gang, total_steps=None, grace_s=60.0)
+    await bench.engine.prepare(larger)
+    await eventually(lambda: not bench.engine.is_growing(order.lease))
+    assert bench.engine.prepared_jobs(), "the new ranks have ended"
+    hold.unlink()
 
 
 def _print_switches(backend: str, gangs: tuple[int, ...], history: dict[str, list[Any]]) -> None:
@@ -105,8 +130,11 @@ def test_a_gang_parks_and_returns_with_the_same_bits(
     assert parked["losses"] == whole["losses"]
 
 
-def test_a_gang_that_grows_and_shrinks_trains_as_one_process_would(tmp_path: Path) -> None:
-    resized = _train(tmp_path / "resized", "gloo", 1, 2, 1, 2)
+@pytest.mark.parametrize("early", [False, True])
+def test_a_gang_that_grows_and_shrinks_trains_as_one_process_would(
+    tmp_path: Path, early: bool
+) -> None:
+    resized = _train(tmp_path / "resized", "gloo", 1, 2, 1, 2, early=early)
     assert set(resized["ranks"]) == {1, 2}
     whole = _train(tmp_path / "whole", "gloo", 1)
     assert resized["losses"] == pytest.approx(whole["losses"], rel=1e-3)

@@ -109,8 +109,9 @@ def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) 
         job_id, total = job["id"], int(job["total_steps"])
         if (job["state"], job["steps_done"]) != ("finished", total):
             wrong.append(f"{job_id} is {job['state']} with {job['steps_done']} of {total} steps")
-        is_elastic = job.get("max_gang", job["gang"]) != job.get("min_gang", job["gang"])
-        for rank in range(job["gang"] if not _may_fork(home, job_id) else 0):
+        largest = job.get("max_gang") or job["gang"]
+        is_elastic = largest != (job.get("min_gang") or job["gang"])
+        for rank in range(largest if not _may_fork(home, job_id) else 0):
             problems = _check_rank(home, job_id, rank, total, stays=rank == 0 or not is_elastic)
             wrong += [f"{job_id}, rank {rank}: {what}" for what in problems]
     return wrong
@@ -144,19 +145,28 @@ def check_leases(home: Path, job: dict[str, Any], leases: list[dict[str, Any]]) 
 def _check_rank(home: Path, job: str, rank: int, total: int, *, stays: bool) -> list[str]:
     """Return the problems of one member's trace over all leases of its job.
 
-    A rank that does not stay is missing in some leases.
+    A rank that does not stay is missing in some leases, perhaps in the last or in all.
     """
-    wrong = []
     result, trace = home / "results" / f"{job}.{rank}", home / "steps" / f"{job}.{rank}"
-    if not stays and not (result.exists() and trace.exists()):
-        return []
     if not result.exists():
-        return ["no result file"]
+        if stays:
+            return ["no result file"]
+        return _check_trace(trace, None, stays=False) if trace.exists() else []
     value = 0
     for step in range(total):
         value = chain(value, step)
+    wrong = _check_trace(trace, total, stays=stays)
     if json.loads(result.read_text(encoding="ascii")) != {"made": total, "chain": value}:
         wrong.append(f"wrong state after {total} steps")
+    return wrong
+
+
+def _check_trace(trace: Path, total: int | None, *, stays: bool) -> list[str]:
+    """Return the problems of a member's steps; ``total`` is None if it was not in the last lease.
+
+    A rank that does not stay continues from steps that others have made.
+    """
+    wrong = []
     last_lease, reached, at = -1, 0, 0
     for line in trace.read_text(encoding="ascii").splitlines():
         lease_text, what, number, *more = line.split()
@@ -176,7 +186,7 @@ def _check_rank(home: Path, job: str, rank: int, total: int, *, stays: bool) -> 
             wrong.append(f"lease {lease} made step {number} instead of {at}")
         at += 1
         reached = max(reached, at)
-    if at != total:
+    if total is not None and at != total:
         wrong.append(f"the last lease ended after step {at} of {total}")
     return wrong
 

@@ -142,7 +142,7 @@ class KillRig:
         missed = set() if self.site.offload_gib > 0 else {"park", "resume", "prepare"}
         missed.add("spare")  # its checkpoints are small, on a disk
         if not (self.site.elastic and self.site.offload_gib > 0):
-            missed.add("resize")
+            missed |= {"resize", "growth"}
         if not self.site.copies:
             missed.add("merge")
         return [point for point in failpoints.POINTS if point.split(".")[1] not in missed]

@@ -246,6 +246,14 @@ class SupportsParking(Protocol):
         """End the parked processes of a job, if there are any."""
         ...
 
+    def remembered_jobs(self) -> Collection[str]:
+        """Return the jobs of which something is remembered for their next leases."""
+        ...
+
+    async def forget_job(self, job: str) -> None:
+        """Forget a job that has ended, or was suspended."""
+        ...
+
 
 @runtime_checkable
 class SupportsHandOver(Protocol):
@@ -267,6 +275,15 @@ class SupportsHandOver(Protocol):
 
     async def end_prepared(self, job: str) -> None:
         """End the process that is prepared for a job, if there is one."""
+        ...
+
+
+@runtime_checkable
+class SupportsGrowth(Protocol):
+    """An engine that prepares new members of a gang while the others train."""
+
+    def is_growing(self, lease: int) -> bool:
+        """Return whether new members of a lease's gang are about to be ready."""
         ...
 
 

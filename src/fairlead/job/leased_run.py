@@ -197,6 +197,8 @@ class LeasedRun(Run):
             self._parking.enter()
         self._state.begin()
         self._resizing.items = items
+        if self._parking is not None and self._resizes():
+            self._parking.declare_resizing()
         iterator = self._skip_done(iter(items))
         if self._copy:
             iterator = self._copy.own_items(iterator)
@@ -332,8 +334,7 @@ class LeasedRun(Run):
         host = self._saver.host_memory()
         with self._leaving_on_failure():
             self._saver.writer.wait()  # it reads the host memory
-        resizes = not self._copy and self._resizing.is_possible()
-        if not parking.ask(host, in_gang=self.world_size > 1, resizes=resizes):
+        if not parking.ask(host, in_gang=self.world_size > 1, resizes=self._resizes()):
             self._save_or_leave()
             return None
         states, parked = self._state.state_dicts(), False
@@ -359,6 +360,9 @@ class LeasedRun(Run):
             return None
         failpoints.point("job.park.resumed")
         return environment
+
+    def _resizes(self) -> bool:
+        return not self._copy and self._resizing.is_possible()
 
     def _save_or_leave(self) -> None:
         with self._leaving_on_failure():

@@ -151,6 +151,7 @@ class Live:
         self._merges = CopyMerges(self.orders, self.leases, self.queries, self.inbox)
         self._launcher = LeaseLauncher(
             self.scheduler,
+            self.queries,
             engine,
             self.orders,
             self.specs,

@@ -16,6 +16,7 @@ from tests.support.waiting import until
 
 from fairlead import failpoints
 from fairlead.engines.keeper import lease_dir
+from fairlead.engines.keeper.parking.exit_reasons import PARKED_WITH_SERVER, exit_text
 from fairlead.job import checkpoint
 from fairlead.job.state_format import decode_state
 
@@ -52,6 +53,7 @@ def test_two_jobs_on_one_device_keep_their_processes_and_a_dying_server_loses_no
     until(lambda: not _processes(server, jobs[0]))
     client.resume(jobs[0])
     _kill_server_at(server, POINTS)
+    until(lambda: any(exit_text(PARKED_WITH_SERVER) in _switches(server, job) for job in jobs))
     _suspend_and_check(server, jobs)
 
 
@@ -78,6 +80,12 @@ def _ways(server: LiveServer, job: str) -> list[tuple[str, str]]:
     """Return how each ended lease of a job has got its device, and given it up."""
     ended = server.client.get(f"/v1/jobs/{job}/leases")["ended"]
     return [(lease["began"], lease["left"]) for lease in ended]
+
+
+def _switches(server: LiveServer, job: str) -> list[str]:
+    """Return the reason of each ended lease of a job for which a process did not stay."""
+    ended = server.client.get(f"/v1/jobs/{job}/leases")["ended"]
+    return [lease["switch"] for lease in ended]
 
 
 def _shown(server: LiveServer, job: str) -> str:

@@ -15,8 +15,11 @@ from fairlead import failpoints
 from fairlead.client import TERMINAL_STATES, ServerError
 from fairlead.engines.keeper import lease_dir
 
-POINTS = ("job.park.allowed", "job.park.resumed", "job.park.joined", "keeper.resize.done")
-"""parking, before its members regroup, after, and once their number has changed"""
+POINTS = (
+    *("keeper.growth.ready", "job.park.allowed"),
+    *("keeper.growth.admitted", "job.park.joined", "server.growth.requested"),
+)
+"""new ranks ready; parking; before and after its members regroup with them; new ranks requested"""
 _FIRST_SUCCESSOR = 1 << 52
 """numbers from here on are those of processes that wait for a lease"""
 SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s

@@ -41,6 +41,8 @@ class CommitLock:
 class OffloadBench(Bench):
     """A bench whose engine lets processes park, and preempts leases after a few steps."""
 
+    steps = STEPS
+
     def __init__(self, root: Path, server: LeaseServer, offload_gib: float = 8.0) -> None:
         super().__init__(root, server)
         self.engine = LocalEngine(root / "data", CLUSTER, offload_gib=offload_gib)
@@ -48,9 +50,9 @@ class OffloadBench(Bench):
         self.crashes.mkdir(exist_ok=True)
 
     def order(self, lease: int, *command: object, **more: Any) -> LaunchOrder:
-        train = (sys.executable, self.root / "train.py", STEPS, self.root / "out", 0.015)
+        train = (sys.executable, self.root / "train.py", self.steps, self.root / "out", 0.015)
         environment = {failpoints.VARIABLE: str(self.crashes), "FAIRLEAD_CHECKPOINT_S": "1000"}
-        order = super().order(lease, *(command or train), **{"total_steps": STEPS, **more})
+        order = super().order(lease, *(command or train), **{"total_steps": self.steps, **more})
         return replace(order, environment={**order.environment, **environment})
 
     async def preempt(
@@ -152,8 +154,8 @@ class OffloadBench(Bench):
         """Check that every rank has made every step once, in order."""
         for rank in range(ranks):
             assert self.result(rank) == {
-                "weight": uninterrupted(STEPS),
-                "steps": list(range(STEPS)),
+                "weight": uninterrupted(self.steps),
+                "steps": list(range(self.steps)),
             }
 
 

@@ -27,7 +27,13 @@ from tests.support.waiting import eventually, until
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir, log_file
-from fairlead.engines.keeper.parking.exit_reasons import CONTAINER, OTHER_DEVICES, exit_text
+from fairlead.engines.keeper.parking.exit_reasons import (
+    CONTAINER,
+    OTHER_DEVICES,
+    PARKED_WITH_SERVER,
+    exit_text,
+)
+from fairlead.engines.keeper.parking.parked import waits_for_next
 from fairlead.engines.local.engine import LocalEngine
 
 ROOT = Path(__file__).parents[3]
@@ -168,6 +174,44 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
 
     asyncio.run(run())
     assert json.loads((tmp_path / "out.0").read_text())["steps"] == list(range(STEPS))
+
+
+def test_the_first_lease_after_a_restart_names_the_end_of_the_parked_process(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    async def restarted(bench: OffloadBench, open_leases: list[int]) -> OffloadBench:
+        await bench.engine.close()
+        again = OffloadBench(tmp_path, server)
+        await again.engine.adopt(open_leases)
+        return again
+
+    async def run() -> None:
+        bench = OffloadBench(tmp_path, server)
+        await bench.preempt(bench.order(1), after=2)
+        await bench.engine.prepare(bench.order(0, job="prepared"))  # it has had no lease
+        home = tmp_path / "data/leases/1"
+        await eventually(lambda: waits_for_next(home))
+        bench = await restarted(bench, [])
+        assert [*bench.engine.remembered_jobs()] == ["j"]
+        end = await bench.preempt(bench.order(2), after=2)
+        assert (end.resumed, end.switch) == (False, exit_text(PARKED_WITH_SERVER))
+        assert f"fairlead: {end.switch}\n" in (tmp_path / "logs/2.0.log").read_text()
+        await bench.engine.launch(bench.order(3))
+        await eventually(lambda: server.renewals[-1]["lease"] == 3)
+        assert not waits_for_next(tmp_path / "data/leases/2")  # if the server ends now, it runs on
+        server.leave_from[3] = 1
+        await bench.engine.stop(3)
+        end = await bench.ended()
+        assert (end.parked, end.resumed, end.switch) == (True, True, "")
+        bench = await restarted(bench, [3])  # the last server has not recorded its end
+        assert (await bench.ended()).parked
+        assert [*bench.engine.remembered_jobs()] == ["j"]
+        await bench.engine.forget([3])
+        assert (await bench.finish(bench.order(4))).switch == exit_text(PARKED_WITH_SERVER)
+        assert not bench.engine.remembered_jobs()
+        bench.check_results()
+
+    asyncio.run(run())
 
 
 def test_a_device_is_free_before_the_checkpoint_is_written_and_no_step_counts_before(

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,11 @@ async def scripted_live(
     workers: Workers | None = None,
     notified_urls: AllowedUrls | None = None,
     device_chooser: str = "",
+    make_engine: Callable[[Cluster], ScriptedEngine] = ScriptedEngine,
 ) -> AsyncIterator[ScriptedLive]:
     """Run a scheduler on these devices, restored from its data directory."""
     cluster = parse_cluster(devices) if isinstance(devices, str) else devices
-    engine = ScriptedEngine(cluster)
+    engine = make_engine(cluster)
     store = Store(f"sqlite:///{data}/fairlead.db")
     token = store.acquire("a test")
     assert token is not None

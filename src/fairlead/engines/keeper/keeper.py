@@ -191,25 +191,27 @@ class Keeper:
         failpoints.point("keeper.members.known")
 
     def _start_members(self, indices: range) -> None:
-        order = self._order
+        for index in indices:
+            self._members.append(self._start_member(self._order, index, self._meeting))
+            failpoints.point("keeper.member.started")
+
+    def _start_member(
+        self, order: LaunchOrder, index: int, meeting: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         # A job must not see the server's settings: its database's password is among them.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        of_job = {**order.environment, **self._secrets, **self._meeting}
-        shared = {**inherited, **self._confinement.environment, **of_job}
-        for index in indices:
-            output = self._output.open_pipe(self._open_log(index))
-            channel, passed = self.member_channel()
-            own = {**member_environment(order, index), **self._status_path(index), **channel}
-            environment = {**shared, **own}
-            try:
-                command: Sequence[str] = order.command
-                if self._container is not None:
-                    command = self._container.command(index, environment, {**of_job, **own})
-                member = self._confinement.start(command, environment, output, passed)
-            finally:
-                os.close(output)
-            self._members.append(member)
-            failpoints.point("keeper.member.started")
+        of_job = {**order.environment, **self._secrets, **meeting}
+        output = self._output.open_pipe(self._open_log(index))
+        channel, passed = self.member_channel()
+        own = {**member_environment(order, index), **self._status_path(index), **channel}
+        environment = {**inherited, **self._confinement.environment, **of_job, **own}
+        try:
+            command: Sequence[str] = order.command
+            if self._container is not None:
+                command = self._container.command(index, environment, {**of_job, **own})
+            return self._confinement.start(command, environment, output, passed)
+        finally:
+            os.close(output)
 
     def _open_log(self, index: int) -> RedactedLog:
         name = f"{self._order.lease}.{self._order.first_rank + index}.log"
@@ -218,12 +220,7 @@ class Keeper:
     def _list_members(self) -> None:
         """Write the members to the lease's directory, where a later server finds them."""
         pids = [member.pid for member in self._members]
-        members = {
-            "keeper": os.getpid(),
-            "members": pids,
-            "started": [lease_dir.process_start_ticks(pid) for pid in pids],
-        }
-        lease_dir.write_json(self._directory / "members.json", members, durable=False)
+        lease_dir.write_members(self._directory, os.getpid(), pids)
 
     def _status_path(self, index: int) -> Mapping[str, str]:
         """Return the path of a member's status file: a shell around it may hide its status."""

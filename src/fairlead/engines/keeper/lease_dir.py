@@ -10,9 +10,9 @@ missing: it can end its own lease and no other.
 
 import fcntl
 import json
-import math
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,6 +24,8 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.model.lease_outcome import WORST_FIRST
 from fairlead.untrusted_file import UnusableFileError
 
+ORDER = "order.json"
+"""file that the engine writes before it starts the keeper"""
 PARKED = "parked.json"
 """file that a keeper writes before it reports the end of a lease whose processes stay"""
 _MAX_FILE_BYTES = 16 << 20
@@ -107,14 +109,14 @@ def write_order(directory: Path, order: LaunchOrder) -> None:
     """Write the keeper's order; it may hold secrets, so only the owner can read the directory."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
-    write_json(directory / "order.json", _as_dict(order))
+    write_json(directory / ORDER, as_dict(order))
 
 
-def read_order(directory: Path) -> LaunchOrder:
+def read_order(directory: Path, name: str = ORDER) -> LaunchOrder:
     """Return the keeper's order; FileNotFoundError if there is none or it is damaged."""
-    order = read_json(directory / "order.json", _MAX_FILE_BYTES)
+    order = read_json(directory / name, _MAX_FILE_BYTES)
     if order is None:
-        raise FileNotFoundError(directory / "order.json")
+        raise FileNotFoundError(directory / name)
     try:
         order["command"] = tuple(order["command"])
         order["accelerators"] = tuple(order["accelerators"])
@@ -122,9 +124,9 @@ def read_order(directory: Path) -> LaunchOrder:
         order["devices"] = tuple((str(node), int(number)) for node, number in order["devices"])
         made = LaunchOrder(**order)
     except (KeyError, TypeError, ValueError):
-        raise FileNotFoundError(directory / "order.json") from None
+        raise FileNotFoundError(directory / name) from None
     if not _is_usable(made):
-        raise FileNotFoundError(directory / "order.json")
+        raise FileNotFoundError(directory / name)
     return made
 
 
@@ -141,11 +143,11 @@ def _is_usable(order: LaunchOrder) -> bool:
         and isinstance(order.secrets, dict)
         and len(order.devices) == len(order.accelerators) > 0
         and all(isinstance(name, str) for name in order.accelerators)
-        and _is_number(order.grace_s)
+        and is_number(order.grace_s)
         and _is_count(order.first_rank)
         and all(limit is None or _is_count(limit) for limit in limits)
         and isinstance(order.progress_pattern, str | None)
-        and _is_number(order.offload_gib)
+        and is_number(order.offload_gib)
         and isinstance(order.may_stay, bool)
         and (order.resumes is None or _is_count(order.resumes))
     )
@@ -160,6 +162,13 @@ def home_of(directory: Path) -> Path:
 def was_parked(directory: Path) -> bool:
     """Return whether processes may have stayed after the end of a directory's lease."""
     return (directory / PARKED).exists()
+
+
+def write_members(directory: Path, keeper: int, pids: Sequence[int]) -> None:
+    """List the processes of the gang."""
+    started = [process_start_ticks(pid) for pid in pids]
+    content = {"keeper": keeper, "members": list(pids), "started": started}
+    write_json(directory / "members.json", content, durable=False)
 
 
 def read_members(directory: Path) -> Members | None:
@@ -178,7 +187,7 @@ def read_members(directory: Path) -> Members | None:
 def read_progress(directory: Path) -> float | None:
     """Return the steps that members have printed, None if there are none."""
     steps = (read_json(directory / "progress.json") or {}).get("steps")
-    return float(steps) if _is_number(steps) and steps <= _MAX_STEPS else None
+    return float(steps) if is_number(steps) and steps <= _MAX_STEPS else None
 
 
 def read_status(directory: Path, member: int, default: int) -> int:
@@ -193,7 +202,7 @@ def read_stop(directory: Path) -> StopRequest | None:
     """Return the stop request for the keeper, None if there is none."""
     request = read_json(directory / "stop") or {}
     grace_s, why = request.get("grace_s"), request.get("why", "")
-    if not _is_number(grace_s) or not isinstance(why, str):
+    if not is_number(grace_s) or not isinstance(why, str):
         return None
     return StopRequest(float(grace_s), why)
 
@@ -265,7 +274,7 @@ def write_ended(directory: Path, ended: Ended) -> None:
     After a power failure a lease without an end is lost, with the steps of its checkpoint: as good
     as the end of one whose processes stayed.
     """
-    write_json(directory / "exit.json", _as_dict(ended), durable=not ended.parked)
+    write_json(directory / "exit.json", as_dict(ended), durable=not ended.parked)
 
 
 def read_ended(directory: Path, lease: int) -> Ended | None:
@@ -279,7 +288,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         return None
     steps, message = content.get("steps"), content.get("message", "")
     codes, switch = content.get("exit_codes", []), content.get("switch", "")
-    if steps is not None and not (_is_number(steps) and steps <= _MAX_STEPS):
+    if steps is not None and not (is_number(steps) and steps <= _MAX_STEPS):
         return None
     if not (isinstance(message, str) and isinstance(codes, list) and all(map(_is_int, codes))):
         return None
@@ -294,7 +303,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         parked=content.get("parked") is True,
         resumed=content.get("resumed") is True,
         handed_over=content.get("handed_over") is True,
-        unsaved=float(unsaved) if _is_number(unsaved) and unsaved <= _MAX_STEPS else None,
+        unsaved=float(unsaved) if is_number(unsaved) and unsaved <= _MAX_STEPS else None,
         suspended=content.get("suspended") is True,
         switch=switch[:_MAX_MESSAGE] if isinstance(switch, str) else "",
     )
@@ -325,13 +334,13 @@ def _is_pid(value: object) -> TypeGuard[int]:
     return _is_int(value) and 1 < value < 1 << 31
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number, at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= value < math.inf
+    return 0 <= value <= sys.float_info.max
 
 
-def _as_dict(value: LaunchOrder | Ended) -> dict[str, Any]:
+def as_dict(value: LaunchOrder | Ended) -> dict[str, Any]:
     """Return a value's fields, all of which JSON can represent."""
     return {field.name: getattr(value, field.name) for field in fields(value)}

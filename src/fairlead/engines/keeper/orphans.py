@@ -100,6 +100,15 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
+def kill_tree(member: int) -> None:
+    """Kill the group of a member and its descendants, also those in other groups."""
+    below = descendants(member)
+    kill_group(member)
+    for pid in below:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def any_alive(started: Iterable[tuple[int, int | None]]) -> bool:
     """Return whether a process of these (PID, start) pairs still lives."""
     return any(at is not None and lease_dir.process_start_ticks(pid) == at for pid, at in started)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairlead.engines.base import DevicesTakenReport, LaunchOrder, NodeDown, NodeJoined, NodeUp
 from fairlead.engines.keeper.confinement.tenant_user import allow_traversal, find_user
-from fairlead.engines.keeper.hand_over.supervisor import HandOverSupervisor
+from fairlead.engines.keeper.growth.supervisor import GrowthSupervisor
 from fairlead.engines.local.commands import require_program
 from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.gpus import mig
@@ -19,7 +19,7 @@ from fairlead.model.errors import ProtocolError
 _POLL_S = 0.01
 
 
-class LocalEngine(HandOverSupervisor):
+class LocalEngine(GrowthSupervisor):
     """Runs leases on this machine."""
 
     shares_checkpoints = True

@@ -4,6 +4,7 @@
 |---|---|---|
 | process | ``attaching`` | it uses the library |
 | process | ``can_park`` | it can give up its device and stay |
+| process | ``can_resize`` | it can continue in a gang of another size |
 | keeper | ``stop`` | the lease may have to end: renew it now |
 | process | ``leaving`` | last step made: staying takes ``more_gib`` of host memory, or it cannot |
 | keeper | ``park``, ``exit`` | answer to ``leaving`` |

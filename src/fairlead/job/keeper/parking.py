@@ -32,6 +32,10 @@ class Parking:
         channel = open_channel(environment)
         return None if channel is None else cls(channel, on_stop)
 
+    def declare_resizing(self) -> None:
+        """Tell the keeper that this process could continue in a gang of another size."""
+        self._channel.send("can_resize")
+
     def ask(self, host: Any, *, in_gang: bool, resizes: bool) -> bool:
         """Return whether the keeper lets this process park; ``host`` is its host memory.
 

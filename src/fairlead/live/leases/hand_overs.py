@@ -1,7 +1,7 @@
-"""Hand-over: processes of planned leases start before the plan applies."""
+"""Hand-over and growth: processes of planned leases start before the plan applies."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,12 +13,11 @@ from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.registry import LeaseRegistry
+from fairlead.live.nodes.device_health import Device
+from fairlead.live.nodes.job_memory import JobMemory
 from fairlead.model.errors import FairleadError
 from fairlead.model.lease import Placement
 from fairlead.model.plan import Plan
-
-Device = tuple[str, int]
-"""node, and number on it"""
 
 
 class HandOvers:
@@ -47,10 +46,13 @@ class HandOvers:
         self._parking = engine if isinstance(engine, SupportsParking) else None
         self._launcher, self._orders, self._specs = launcher, orders, specs
         self._registry, self._drained, self._readings = registry, drained, readings
+        self._memory = None if readings is None else JobMemory(scheduler, queries, readings)
 
     def prepare(self, plan: Plan) -> None:
         """Start the processes of a plan that applies at the end of the round; end all others."""
         engine, scheduler = self._engine, self._scheduler
+        if self._memory is not None:
+            self._memory.note(plan.stop.tolist())
         if engine is None or not engine.prepares or scheduler.pending is not plan:
             return
         waiting = {self._queries.job_id(job) for job in scheduler.waiting.job.tolist()}
@@ -76,48 +78,48 @@ class HandOvers:
                 self._launcher.after_engine_calls(partial(self._engine.end_prepared, job_id))
 
     def _moves(self, plan: Plan) -> dict[str, Placement]:
-        """Return job → placement for which a process can be prepared.
+        """Return job → placement for which processes can be prepared.
 
-        Only jobs alone on one device, and only those that use the library: others would train
-        without a lease.
+        Only jobs alone on one device and gangs that grow, and only those that use the library:
+        others would train without a lease.
         """
         uses = Counter(plan.start.device.tolist())
         parked = {} if self._parking is None else self._parking.parked_jobs()
         moves = {}
         for placement in plan.start:
             job_id = self._queries.job_id(placement.job)
-            device = placement.devices[0]
-            address = self._scheduler.cluster.addresses[device]
+            addresses = [self._scheduler.cluster.addresses[one] for one in placement.devices]
+            address_of = dict(zip(placement.devices, addresses, strict=True))
+            new = self._new_devices(placement)
             if (
-                len(placement.devices) == 1
-                and uses[device] == 1
+                new
+                and all(uses[device] == 1 for device in placement.devices)
                 and not placement.copy
                 and job_id in self._registry.renewing_jobs
-                and parked.get(job_id) != (address,)
-                and self._fits(placement.job, device, address)
+                and parked.get(job_id) != tuple(addresses)
+                and all(self._fits(placement.job, one, address_of[one]) for one in new)
             ):
                 moves[job_id] = placement
         return moves
 
+    def _new_devices(self, placement: Placement) -> Sequence[int]:
+        """Return the devices for which processes can be prepared: one, or those of a growth."""
+        lease = self._queries.job_status(placement.job).lease
+        held = set() if lease is None else {*self._queries.devices_of_lease(lease)}
+        grows = held and held < {*placement.devices}
+        if len(placement.devices) > 1 and not grows:
+            return ()
+        return [device for device in placement.devices if device not in held]
+
     def _fits(self, job: int, device: int, address: Device) -> bool:
         """Return whether a job's memory fits on a device beside the memory used there now."""
-        if self._readings is None or self._scheduler.leases.free_devices[device]:
+        if self._readings is None or self._memory is None:
             return True
-        reading, needed_gib = self._readings.get(address), self._memory_gib(job)
+        if self._scheduler.leases.free_devices[device]:
+            return True
+        reading, needed_gib = self._readings.get(address), self._memory.needed_gib(job)
         if reading is None or reading.memory_gib is None or reading.memory_used_gib is None:
             return False
         return needed_gib is not None and (
             needed_gib <= reading.memory_gib - reading.memory_used_gib
         )
-
-    def _memory_gib(self, job: int) -> float | None:
-        """Return the device memory of a job: as declared, else as used by it now."""
-        declared_gib = self._queries.job(job).memory_gib
-        lease = self._queries.job_status(job).lease
-        if declared_gib is not None or lease is None or self._readings is None:
-            return declared_gib
-        addresses = self._scheduler.cluster.addresses
-        read = [
-            self._readings.get(addresses[one]) for one in self._queries.devices_of_lease(lease)
-        ]
-        return read[0].memory_used_gib if len(read) == 1 and read[0] is not None else None

@@ -7,7 +7,8 @@ from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.core.copies import shares_of_copies
-from fairlead.engines.base import Ended, Engine, SupportsKill
+from fairlead.core.queries import Queries
+from fairlead.engines.base import Ended, Engine, SupportsGrowth, SupportsKill
 from fairlead.live.clock import Clock
 from fairlead.live.copies.merges import CopyMerges
 from fairlead.live.copies.parts import limited_part
@@ -22,6 +23,9 @@ from fairlead.model.lease import Placement
 
 _MAX_ENGINE_CALLS = 8
 """engine calls after which requests are served"""
+_MAX_GROWTH_S = 60.0
+"""seconds that a gang may train on until it grows, also without the server"""
+_GROWTH_POLL_S = 0.02
 
 
 class LeaseLauncher:
@@ -33,6 +37,7 @@ class LeaseLauncher:
     def __init__(
         self,
         scheduler: Scheduler[Any],
+        queries: Queries,
         engine: Engine,
         orders: LaunchOrderBuilder,
         specs: Mapping[str, JobSpec],
@@ -43,7 +48,9 @@ class LeaseLauncher:
         stream: EventStream,
         on_launch_failed: Callable[[Ended], None],
     ) -> None:
-        self._scheduler, self._engine, self._orders = scheduler, engine, orders
+        self._scheduler, self._queries = scheduler, queries
+        self._engine, self._orders = engine, orders
+        self._growing = engine if isinstance(engine, SupportsGrowth) else None
         self._specs, self._registry, self._merges = specs, registry, merges
         self._clock, self._stream = clock, stream
         self._on_launch_failed = on_launch_failed
@@ -75,23 +82,48 @@ class LeaseLauncher:
 
     def preempt(self, command: cmd.Preempt) -> None:
         """Ask leases to checkpoint and leave."""
-        leases = self._registry.open
         for lease in command.lease.tolist():
-            if lease in leases:
-                leases[lease].leaving = True
-            self._outbox.put_nowait(partial(self._engine.stop, lease))
+            call, opened = partial(self._engine.stop, lease), self._registry.open.get(lease)
+            if opened is not None:
+                opened.leaving = True
+                if self._may_wait(opened):
+                    opened.waits_for_growth = True
+                    opened.until = max(opened.until, self._clock.now() + _MAX_GROWTH_S)
+                    call = partial(self._stop_after_growth, opened)
+            self._outbox.put_nowait(call)
 
     def kill(self, job_id: str) -> None:
         """Kill the processes of a job's leases without their grace, if the engine can."""
         engine = self._engine
         for lease in [lease for lease in self._registry.open.values() if lease.job == job_id]:
-            lease.leaving = True
+            lease.leaving, lease.waits_for_growth = True, False
             call = engine.kill if isinstance(engine, SupportsKill) else engine.stop
             self._outbox.put_nowait(partial(call, lease.number))
 
     def after_engine_calls(self, call: Callable[[], Awaitable[None]]) -> None:
         """Make a call to the engine after those queued before."""
         self._outbox.put_nowait(call)
+
+    def _may_wait(self, lease: OpenLease) -> bool:
+        """Return whether a gang trains on until its new members are ready.
+
+        Its next lease has all of its devices, so no other job waits for them.
+        """
+        if self._growing is None or not self._growing.is_growing(lease.number):
+            return False
+        ids, held = self._scheduler.jobs.ids, {*self._queries.devices_of_lease(lease.number)}
+        return any(
+            ids[placement.job] == lease.job and held <= {*placement.devices}
+            for placement in self._scheduler.waiting
+        )
+
+    async def _stop_after_growth(self, lease: OpenLease) -> None:
+        """Stop a gang once its new members are ready, or it need not wait for them, or is late."""
+        until = self._clock.now() + _MAX_GROWTH_S
+        while self._may_wait(lease) and self._clock.now() < until:
+            await asyncio.sleep(_GROWTH_POLL_S)
+        lease.waits_for_growth = False
+        await self._engine.stop(lease.number)
 
     async def _launch_on_engine(self, lease: OpenLease, placement: Placement) -> None:
         if lease.number not in self._registry.open:  # its node was lost meanwhile

@@ -28,6 +28,8 @@ class OpenLease:
     ranks: int
     until: float
     leaving: bool = False
+    waits_for_growth: bool = False
+    """it leaves only once the new members of its gang are ready"""
     launched_at: float = math.nan
     """time of its launch; unknown if an earlier server launched it"""
     first_step_at: float | None = None
@@ -70,7 +72,7 @@ class OpenLease:
             self._record_step_times(at, renewal.first_step_s, renewal.last_step_s)
         if renewal.metrics:
             self._record_metrics(renewal.metrics)
-        if not self.leaving:
+        if not self.leaving or self.waits_for_growth:
             valid_s = max(min(self.until - at, _MAX_VALID_S), 0.0)
             again_s = load.renewal_interval_s(valid_s)
             return {

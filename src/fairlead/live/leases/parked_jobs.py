@@ -29,14 +29,24 @@ class ParkedJobs:
         self._engine = engine if isinstance(engine, SupportsParking) else None
 
     def end_unneeded(self) -> None:
-        """End the parked processes of jobs that wait for no lease, or cannot have it there."""
+        """End the parked processes of jobs that wait for no lease, or cannot have it there.
+
+        The engine forgets jobs that wait for no lease.
+        """
         if self._engine is None:
             return
         for job_id, devices in self._engine.parked_jobs().items():
-            state = self._queries.job_state(self._queries.job_number(job_id))
-            if state != JobState.ACTIVE or any(node in self._drained for node, _ in devices):
+            if not self._is_active(job_id) or any(node in self._drained for node, _ in devices):
                 call = partial(self._engine.end_parked, job_id)
                 self._launcher.after_engine_calls(call)
+        for job_id in self._engine.remembered_jobs():
+            if not self._is_active(job_id):
+                self._launcher.after_engine_calls(partial(self._engine.forget_job, job_id))
+
+    def _is_active(self, job_id: str) -> bool:
+        """Return whether a job runs, or waits for a lease."""
+        job = self._queries.find_job(job_id)
+        return job is not None and self._queries.job_state(job) == JobState.ACTIVE
 
     def prefer_their_devices(self, plan: Plan) -> Plan:
         """Return a plan that is as good, in which parked jobs get the devices they left."""

@@ -13,24 +13,25 @@ from pathlib import Path
 
 from fairlead import failpoints
 from fairlead.engines.base import LaunchOrder
-from fairlead.engines.keeper import lease_dir, log_file
+from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
+from fairlead.engines.keeper.growth.keeper import GrowingKeeper
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.orphans import reap_adopted
-from fairlead.engines.keeper.parking.keeper import ParkingKeeper
+from fairlead.engines.keeper.parking.early_start import (
+    MAX_START_S,
+    begin_with_early_output,
+    open_early_log,
+)
 from fairlead.engines.keeper.secrets import RedactedLog
 from fairlead.job import checkpoint
 from fairlead.job.keeper.successor import VARIABLE
 from fairlead.model.errors import InputError
 
 _TICK_S = 0.25
-MAX_START_S = 120.0
-"""seconds in which the process must attach"""
-_MAX_LOG_BYTES = 1 << 20
-"""maximum of output before its lease that is kept"""
 
 
-class SuccessorKeeper(ParkingKeeper):
+class SuccessorKeeper(GrowingKeeper):
     """Starts a process early and runs the leases that it gets."""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
@@ -86,13 +87,10 @@ class SuccessorKeeper(ParkingKeeper):
 
     def _open_log(self, index: int) -> RedactedLog:
         """Return the log of the present lease, which begins with the output before it."""
-        early = self._home / f"output.{index}.log"
         if self._directory == self._home:
-            return RedactedLog(early, ())
+            return open_early_log(self._home, index)
         log = super()._open_log(index)
-        if not self._had_lease:
-            log.write(log_file.read(early, 0, _MAX_LOG_BYTES)[1])
-        return log
+        return log if self._had_lease else begin_with_early_output(log, self._home, index)
 
 
 def main() -> int:

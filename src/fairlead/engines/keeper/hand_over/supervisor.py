@@ -28,7 +28,7 @@ _MAX_WAIT_S = 60.0
 _FIRST_NUMBER = 1 << 52
 """successors are numbered from here on, above all leases, by (server, order of their starts)"""
 _PER_SERVER = 1 << 24
-_MAX_FAILURES = 3
+MAX_FAILURES = 3
 """successors of a job that fail in a row until no more are started"""
 
 
@@ -56,6 +56,15 @@ class HandOverSupervisor(ParkingSupervisor):
         """job → successors in a row that ended, or did not attach in time"""
         self._numbers = itertools.count(_FIRST_NUMBER + os.getpid() * _PER_SERVER)
 
+    def remembered_jobs(self) -> Collection[str]:
+        """Return the jobs of which something is remembered for their next leases."""
+        return {*super().remembered_jobs(), *self._failures}
+
+    async def forget_job(self, job: str) -> None:
+        """Forget a job that has ended, or was suspended."""
+        self._failures.pop(job, None)
+        await super().forget_job(job)
+
     def prepared_jobs(self) -> Mapping[str, tuple[str, int]]:
         """Return job → node, and number on it, of the device for which a process is prepared."""
         return {job: one.order.devices[0] for job, one in self._successors.items()}
@@ -69,7 +78,7 @@ class HandOverSupervisor(ParkingSupervisor):
         await self.end_prepared(order.job)
         # Secrets are sent to open leases only.
         usable = self.prepares and may_park_alone(order) and not order.secrets
-        if not usable or self._failures[order.job] >= _MAX_FAILURES:
+        if not usable or self._failures[order.job] >= MAX_FAILURES:
             return
         order = replace(order, lease=next(self._numbers))
         try:

@@ -45,14 +45,25 @@ class AnsweringKeeper(Keeper):
         """Return the variables and the descriptor of a member's connection to this keeper."""
         if not (self._order.offload_gib > 0 and may_park(self._order)):
             return {}, ()
+        variables, descriptor = self._open_channel(self._dialogues)
+        joins = {} if self._directory == self._home else {JOINS: "1"}
+        return {**variables, **joins}, (descriptor,)
+
+    def _open_channel(self, dialogues: list[Dialogue]) -> tuple[Mapping[str, str], int]:
+        """Add the messages of a new member; return the variables and the descriptor of its end."""
         dialogue = Dialogue()
-        self._dialogues.append(dialogue)
+        dialogues.append(dialogue)
         self._output.watch(dialogue.channel.fileno(), lambda: self._hear(dialogue))
         limit_gib = min(self._order.offload_gib, self._order.memory_gib or float("inf"))
         descriptor = dialogue.member_end.fileno()
-        joins = {} if self._directory == self._home else {JOINS: "1"}
-        variables = {VARIABLE: str(descriptor), LIMIT_VARIABLE: str(limit_gib), **joins}
-        return variables, (descriptor,)
+        return {VARIABLE: str(descriptor), LIMIT_VARIABLE: str(limit_gib)}, descriptor
+
+    def _close_channels(self, dialogues: Sequence[Dialogue]) -> None:
+        """Close the connections of members that leave."""
+        for dialogue in dialogues:
+            if not dialogue.channel.closed:
+                self._output.unwatch(dialogue.channel.fileno())
+            dialogue.channel.close()
 
     def _start_members(self, indices: range) -> None:
         super()._start_members(indices)

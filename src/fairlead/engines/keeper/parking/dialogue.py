@@ -55,6 +55,8 @@ class Dialogue:
                 self.resizes = fields.get("resizes") == "1"
             elif kind == "saved" and self.is_parked:
                 self.is_saved = True
+            elif kind == "can_resize":
+                self.resizes = True
             elif kind == "ready":
                 self.is_ready = True
         if self.channel.closed:

@@ -19,7 +19,7 @@ from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import HeldPorts, member_environment
-from fairlead.engines.keeper.orphans import descendants, kill_group, reap_adopted
+from fairlead.engines.keeper.orphans import kill_tree, reap_adopted
 from fairlead.engines.keeper.output import EXIT_POLL_S
 from fairlead.engines.keeper.parking.answers import AnsweringKeeper
 from fairlead.engines.keeper.parking.parked import take_next
@@ -112,7 +112,12 @@ class ParkingKeeper(AnsweringKeeper):
     def _note_parked(self) -> None:
         """Tell the supervisor the memory of parked processes, and the steps they are saving."""
         resizes = all(one.resizes for one in self._dialogues)
-        content = {"gib": self._used_gib, "unsaved": self._unsaved, "resizes": resizes}
+        content = {
+            "gib": self._used_gib,
+            "unsaved": self._unsaved,
+            "resizes": resizes,
+            "had_lease": self._had_lease or self._directory != self._home,
+        }
         lease_dir.write_json(self._home / lease_dir.PARKED, content, durable=False)
 
     def _wait_for_lease(self) -> Path | None:
@@ -127,8 +132,7 @@ class ParkingKeeper(AnsweringKeeper):
             alive = self._all_live() and self._server_lives()
             if self._stopping or not alive or time.monotonic() > until:
                 return None
-            self._output.copy(_TICK_S)
-            reap_adopted({member.pid for member in self._members})
+            self._pause_parked()
 
     def _wait_for_save(self) -> bool:
         """Wait until the parked processes have committed their steps; return whether they have.
@@ -138,8 +142,7 @@ class ParkingKeeper(AnsweringKeeper):
         while self._unsaved is not None and not self._have_saved():
             if not self._all_live() or time.monotonic() > self._save_by:
                 return False
-            self._output.copy(_TICK_S)
-            reap_adopted({member.pid for member in self._members})
+            self._pause_parked()
         if self._unsaved is not None:
             try:
                 self._freeze()
@@ -147,6 +150,11 @@ class ParkingKeeper(AnsweringKeeper):
                 return False
             failpoints.point("keeper.park.saved")
         return True
+
+    def _pause_parked(self) -> None:
+        """Wait for a while, or for a signal."""
+        self._output.copy(_TICK_S)
+        reap_adopted({member.pid for member in self._members})
 
     # -- the next lease -------------------------------------------------------------------------
 
@@ -164,6 +172,8 @@ class ParkingKeeper(AnsweringKeeper):
                 return
             failpoints.point("keeper.resume.locked")
             self._directory, self._order = directory, order
+            with suppress(OSError):  # disk full: only the reason of a later start would be wrong
+                lease_dir.write_json(self._home / lease_dir.PARKED, {}, durable=False)
             ended = self._resume()
             ended = replace(ended, resumed=self._had_lease, handed_over=not self._had_lease)
             self._had_lease = True
@@ -224,18 +234,11 @@ class ParkingKeeper(AnsweringKeeper):
         """Kill the members that the present order has no device for; return them."""
         count = len(self._order.devices)
         leaving, self._members = self._members[count:], self._members[:count]
-        for dialogue in self._dialogues[count:]:
-            if not dialogue.channel.closed:
-                self._output.unwatch(dialogue.channel.fileno())
-            dialogue.channel.close()
+        self._close_channels(self._dialogues[count:])
         del self._dialogues[count:]
         self._output.drop(count)
         for member in leaving:
-            below = descendants(member.pid)
-            kill_group(member.pid)
-            for pid in below:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_tree(member.pid)
         return leaving
 
     def _complete_gang(self, leaving: Sequence[subprocess.Popen[bytes]]) -> str:

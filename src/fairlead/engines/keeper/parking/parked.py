@@ -90,7 +90,7 @@ def may_park_alone(order: LaunchOrder) -> bool:
 def used_gib(home: Path, default: float) -> float:
     """Return the host memory of a keeper's parked processes; ``default`` if it is unknown."""
     gib = (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("gib")
-    return float(gib) if isinstance(gib, int | float) else default
+    return float(gib) if lease_dir.is_number(gib) else default
 
 
 def is_saving(home: Path) -> bool:
@@ -101,6 +101,11 @@ def is_saving(home: Path) -> bool:
 def can_resize(home: Path) -> bool:
     """Return whether a keeper's parked processes can continue in a gang of another size."""
     return (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("resizes") is True
+
+
+def waits_for_next(home: Path) -> bool:
+    """Return whether a keeper's processes have run under a lease and are, or were, parked last."""
+    return (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("had_lease") is True
 
 
 def write_next(home: Path, lease: int) -> None:
@@ -115,6 +120,14 @@ def take_next(home: Path) -> Path | None:
         return None
     (home / _NEXT).unlink(missing_ok=True)
     return home.parent / str(lease)
+
+
+def grown(running: LaunchOrder, order: LaunchOrder) -> LaunchOrder | None:
+    """Return an order as the members of a running one could run it with more; else None."""
+    if not set(running.devices) < set(order.devices):
+        return None
+    order = _arranged(order, running.devices)
+    return order if _of_any_size(order) == _of_any_size(running) and may_park(order) else None
 
 
 def without_lease(order: LaunchOrder) -> LaunchOrder:

@@ -21,6 +21,7 @@ from fairlead.engines.keeper.parking.parked import (
     is_saving,
     may_park,
     used_gib,
+    waits_for_next,
     write_next,
 )
 from fairlead.engines.keeper.start import WAKE_SIGNAL, start_keeper
@@ -94,7 +95,12 @@ class ParkingSupervisor(KeeperSupervisor):
     async def adopt(self, leases: Collection[int]) -> None:
         """Let parked processes of an earlier server save their steps, then adopt leases."""
         until = time.monotonic() + _MAX_SAVE_S
-        for directory in lease_dir.list_leases(self._root).values():
+        directories = lease_dir.list_leases(self._root).values()
+        running = {lease_dir.home_of(self._directory(lease)) for lease in leases}
+        for home in directories:
+            if home not in running and waits_for_next(home):
+                self._note_end(home, exit_reasons.PARKED_WITH_SERVER)
+        for directory in directories:
             while is_saving(directory) and lease_dir.is_alive(directory):
                 if time.monotonic() > until:
                     break
@@ -136,6 +142,11 @@ class ParkingSupervisor(KeeperSupervisor):
         super()._follow(lease, pid, own=own)
 
     def _report_end(self, lease: int) -> None:
+        directory, is_own = self._directory(lease), lease in self._orders
+        ended = lease_dir.read_ended(directory, lease)
+        if ended is not None and ended.parked:  # and its keeper has ended since
+            reasons = exit_reasons.PARKED_ENDED, exit_reasons.PARKED_WITH_SERVER
+            self._note_end(directory, reasons[0] if is_own else reasons[1])
         self._forget_order(lease)
         super()._report_end(lease)
 
@@ -143,11 +154,25 @@ class ParkingSupervisor(KeeperSupervisor):
         self._orders.pop(lease, None)
         self._pids.pop(lease, None)
 
+    def _note_end(self, directory: Path, reason: str) -> None:
+        """Note for the next lease of a directory's job why its parked processes have ended."""
+        if self._offload_gib:
+            with suppress(FileNotFoundError):  # the job has damaged its order
+                self._restart_reasons.setdefault(lease_dir.read_order(directory).job, reason)
+
     # -- parked processes -----------------------------------------------------------------------
 
     def parked_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
         """Return job → (node, number on it) of the devices that its parked processes left."""
         return {job: parked.order.devices for job, parked in self._parked.items()}
+
+    def remembered_jobs(self) -> Collection[str]:
+        """Return the jobs of which something is remembered for their next leases."""
+        return self._restart_reasons.keys()
+
+    async def forget_job(self, job: str) -> None:
+        """Forget a job that has ended, or was suspended."""
+        self._restart_reasons.pop(job, None)
 
     async def end_parked(self, job: str) -> None:
         """End the parked process of a job, if there is one."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper.confinement.host_memory import available_gib
+from fairlead.engines.keeper.growth.keeper import GrowingKeeper
 from fairlead.engines.keeper.keeper import run_lease
 from fairlead.engines.keeper.orphans import processes_of, reap_adopted
 from fairlead.engines.keeper.parking import exit_reasons
-from fairlead.engines.keeper.parking.keeper import ParkingKeeper
 from fairlead.engines.keeper.parking.parked import may_park_alone
 from fairlead.engines.keeper.stop_handler import has_stop_handler
 from fairlead.engines.keeper.suspend.call import DriverCall
@@ -24,7 +24,7 @@ _TICK_S = 0.25
 _MAX_RESUME_S = 600.0
 
 
-class SuspendingKeeper(ParkingKeeper):
+class SuspendingKeeper(GrowingKeeper):
     """Runs processes that park by themselves or are suspended by the driver."""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:

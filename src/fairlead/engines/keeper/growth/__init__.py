@@ -1,0 +1,1 @@
+"""Growth: new members of a gang start while the others still train."""

@@ -1,0 +1,46 @@
+"""The engine forgets what it remembers of a job when the job ends."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from tests.support.waiting import eventually
+from tests.unit.live.scripted_live import ScriptedEngine, scripted_live
+
+from fairlead.model.cluster import Cluster
+
+
+class RememberingEngine(ScriptedEngine):
+    """An engine that remembers jobs until it must forget them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.remembered = {"of another server": ""}
+
+    def parked_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        return {}
+
+    async def end_parked(self, job: str) -> None:
+        raise AssertionError(job)
+
+    def remembered_jobs(self) -> Collection[str]:
+        return self.remembered.keys()
+
+    async def forget_job(self, job: str) -> None:
+        self.remembered.pop(job, None)
+
+
+def test_an_engine_forgets_jobs_that_ended_or_are_unknown_and_keeps_the_others(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with scripted_live(tmp_path, make_engine=RememberingEngine) as scripted:
+            engine, live = scripted.engine, scripted.live
+            assert isinstance(engine, RememberingEngine)
+            finished, cancelled, running = [await scripted.submit() for _ in range(3)]
+            engine.remembered |= dict.fromkeys((finished, cancelled, running), "a reason")
+            await live.jobs.cancel(cancelled, "tester")
+            engine.end(await scripted.lease(finished), "finished", steps=1.0)
+            await eventually(lambda: [*engine.remembered] == [running])
+
+    asyncio.run(run())
