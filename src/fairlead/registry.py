@@ -119,7 +119,10 @@ def _find(group: str, name: str) -> EntryPoint:
     points = available(group)
     if name not in points:
         close = difflib.get_close_matches(name.lower(), points, n=1)
-        fix = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(points)}"
+        known = f"expected one of {', '.join(points)}"
+        if group == "policies" and name in available("mechanisms"):
+            raise UsageError(f"policy: {name!r} is a mechanism and has no shares: {known}")
+        fix = f"did you mean {close[0]!r}?" if close else known
         raise UsageError(f"{_KINDS[group]}: unknown name {name!r}: {fix}")
     return points[name]
 

@@ -335,7 +335,7 @@ def test_explain_and_audit_use_the_current_jobs(server: LiveServer) -> None:
         server.client.post(f"/v1/jobs/{job}/cancel")
     ended = server.cli("explain", jobs[0])
     assert ended.returncode == 1
-    assert "not being scheduled" in ended.stderr
+    assert "not being scheduled: it was cancelled" in ended.stderr
 
 
 def test_completion_scripts_are_available(server: LiveServer) -> None:

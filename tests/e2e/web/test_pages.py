@@ -119,6 +119,7 @@ def test_the_page_of_a_job_shows_its_life_and_changes_it(
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
+    expect(page.locator("dt", has_text="probable end")).to_have_count(0)
 
 
 def test_the_timeline_shows_devices_over_time_and_opens_a_job(
@@ -289,6 +290,10 @@ def test_a_search_has_a_page_with_its_trials_and_figures(
     coordinates = page.get_by_role("img", name="hyperparameters and best loss of 1 trials")
     expect(coordinates.locator("polyline.best")).to_have_count(1)
     expect(coordinates.get_by_text("lr", exact=True)).to_be_visible()
+    for look in LOOKS:
+        admin.look(*look)
+        labels = "[...document.querySelectorAll('.plot text')]"
+        until(partial(page.evaluate, f"{labels}.every(label => label.getBBox().x >= 0)"))
     rows = page.get_by_role("table").locator("tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("training0.1")

@@ -13,11 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from tests.support.postgres import Postgres
 
+from fairlead import untrusted_file
 from fairlead.backup import BackupOptions, create_backup, restore_backup
 from fairlead.backup.writer import ArchiveWriter
 from fairlead.job import checkpoint
@@ -150,7 +152,6 @@ def test_a_checkpoint_that_is_replaced_meanwhile_is_copied_as_one_generation(
     finally:
         stop.set()
         trainer.join()
-    complete = 0
     for number, backup in enumerate(made):
         target = tmp_path / f"to-{number}"
         restore_backup(backup.path, target, sqlite_url(target))
@@ -159,14 +160,46 @@ def test_a_checkpoint_that_is_replaced_meanwhile_is_copied_as_one_generation(
         if latest is None:
             assert "replaced too often" in backup.warnings[0]
             continue
-        complete += 1
         assert latest.lease == 0  # before every lease of the restored server
         read = {checkpoint.read(restored, rank) for rank in range(3)}
         assert read == {b"%d" % latest.steps}
         # The numbers of later leases and the fence belong to the lost server.
         commit(Path(restored), 1, latest.steps + 1, ranks=3)
         assert (Path(restored) / "of-the-user").read_text() == "mine"
-    assert complete > 0
+
+
+@pytest.mark.parametrize(("replaced", "complete"), [(0, True), (4, True), (5, False)])
+def test_a_checkpoint_is_left_out_only_if_five_in_a_row_are_replaced_while_they_are_opened(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: int, complete: bool
+) -> None:
+    directory, open_regular, steps = data / "jobs/j1/checkpoint", untrusted_file.open_regular, 1
+    commit(directory, 1, steps, ranks=3)
+
+    def replace_checkpoint() -> None:
+        nonlocal steps
+        steps += 1
+        commit(directory, steps, steps, ranks=3)
+
+    def open_while_training(path: str | os.PathLike[str], *more: Any, **options: Any) -> int:
+        if str(path) == f"{steps}-{steps}.1.ckpt" and steps <= replaced:
+            replace_checkpoint()  # the file of rank 0 is open
+        opened = open_regular(path, *more, **options)
+        if str(path) == f"{steps}-{steps}.2.ckpt":
+            replace_checkpoint()  # all files are open, and none has been read
+        return opened
+
+    monkeypatch.setattr(untrusted_file, "open_regular", open_while_training)
+    made = create_backup(data, sqlite_url(data), tmp_path / "b.tar", PLAIN)
+    restore_backup(made.path, tmp_path / "to", sqlite_url(tmp_path / "to"))
+    restored = str(tmp_path / "to/jobs/j1/checkpoint")
+    latest = checkpoint.latest(restored)
+    if complete:
+        assert made.warnings == ()
+        assert (latest is not None and latest.steps) == replaced + 1 == steps - 1
+        assert {checkpoint.read(restored, rank) for rank in range(3)} == {b"%d" % (replaced + 1)}
+    else:
+        assert latest is None
+        assert "replaced too often" in made.warnings[0]
 
 
 @contextmanager

@@ -20,6 +20,9 @@ FILES = {
     "large.json": json.dumps(
         {"cluster": {"v100": 1}, "jobs": [{"id": "b", "gang": 4, "speeds": {"v100": 1}}]}
     ),
+    "alone.json": json.dumps(
+        {"cluster": {"v100": 1}, "jobs": [{"id": "a", "speeds": {"v100": 1}}]}
+    ),
     "comma.json": '{"cluster": {"v100": 1},}',
     "field.json": json.dumps(
         {"cluster": {"v100": 1}, "jobs": [{"id": "a", "speed": {"v100": 1}}]}
@@ -39,6 +42,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "simulate --policy zzz": ("policy: unknown name 'zzz': expected one of allox,", "max-min"),
     "simulate --policy max-min:agnostc": ("unknown option 'agnostc': expected one of agnostic",),
     "simulate --mechanism gavl": ("mechanism: unknown name 'gavl': did you mean 'gavel'?",),
+    "simulate --policy oef --mechanism gavel": ("not devices of tenants: leave out --mechanism",),
     "simulate --cluster v100": ("cluster: ", "expected accelerator=count", "v100=36/4,k80=8"),
     "simulate --cluster v100=x": ("cluster: not a number: 'x': expected a whole number",),
     "simulate --cluster nowhere.yaml": ("nowhere.yaml: no such file",),
@@ -71,6 +75,9 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "allocate --instance large.json": ("jobs[0].gang: job 'b' needs 4 devices", SKIP),
     "allocate --instance comma.json": ("comma.json:1: invalid JSON",),
     "allocate --instance field.json": ("jobs[0]: unknown field 'speed': did you mean 'speeds'?",),
+    "allocate --instance alone.json --policy gandiva": (
+        "policy: 'gandiva' is a mechanism and has no shares: expected one of cost,",
+    ),
     "audit --policy max-min": ("no jobs: expected --instance FILE, --live, or --trace",),
     "submit --speed v100 -- true": ("--speed: 'v100': expected an accelerator and steps per",),
     "submit --speed v100=fast -- true": ("--speed: 'v100=fast': expected an accelerator",),

@@ -350,7 +350,7 @@ def test_job_that_can_never_run_is_rejected_with_a_fix() -> None:
 @pytest.mark.parametrize(
     ("wants", "field", "problem"),
     [
-        ({"accelerators": ("v101",)}, "accelerators", "may use no accelerator of the cluster"),
+        ({"accelerators": ("v101",)}, "accelerators", "no accelerator of the cluster: v101"),
         ({"memory_gib": 999.0}, "memory_gib", "needs 999 GiB of a device.* has 12"),
         ({"gang": 3}, "gang", "needs 3 devices of one accelerator"),
     ],

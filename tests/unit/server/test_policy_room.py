@@ -11,7 +11,7 @@ from fairlead.model.errors import ProtocolError
 from fairlead.server.access.rate_limits import RateLimiters, RateLimits
 from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.policy_room.messages import WhatIf
-from fairlead.server.api.policy_room.routes import what_if
+from fairlead.server.api.policy_room.routes import audit_policy, what_if
 from fairlead.server.api.routes.insights import advice, explain_job
 from fairlead.server.api.routes.tenants import explain
 from fairlead.server.context import ServerContext, ServerInfo
@@ -68,6 +68,57 @@ def test_a_job_that_ends_before_its_turn_is_not_explained(tmp_path: Path) -> Non
                 await asyncio.sleep(0)
                 await site.live.jobs.cancel(job, "ann")
             with pytest.raises(ProtocolError, match="it ended or was suspended a moment ago"):
+                await waiting
+
+    asyncio.run(scene())
+
+
+def test_explanation_of_a_job_that_is_not_scheduled_names_its_state(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            server = context(site.live)
+            suspended, cancelled = await site.submit(), await site.submit()
+            await site.live.jobs.suspend(suspended, "ann")
+            await site.live.jobs.cancel(cancelled, "ann")
+            with pytest.raises(ProtocolError, match="it is suspended: `fairlead resume`"):
+                await explain_job(suspended, server, ADMIN)
+            with pytest.raises(ProtocolError, match="not being scheduled: it was cancelled"):
+                await explain_job(cancelled, server, ADMIN)
+
+    asyncio.run(scene())
+
+
+def test_audit_of_too_many_jobs_is_refused_before_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.server.api.policy_room.routes._MAX_AUDITED", 1)
+
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            server = context(site.live)
+            await site.submit()
+            await site.submit()
+            async with server.explaining:
+                with pytest.raises(ProtocolError, match="2 jobs are too many for the server"):
+                    await audit_policy(server, ADMIN)
+
+    asyncio.run(scene())
+
+
+def test_audit_of_jobs_that_become_too_many_before_its_turn_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.server.api.policy_room.routes._MAX_AUDITED", 1)
+
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            server = context(site.live)
+            await site.submit()
+            async with server.explaining:
+                waiting = asyncio.ensure_future(audit_policy(server, ADMIN))
+                await asyncio.sleep(0)
+                await site.submit()
+            with pytest.raises(ProtocolError, match="2 jobs are too many for the server"):
                 await waiting
 
     asyncio.run(scene())

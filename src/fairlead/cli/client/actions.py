@@ -154,12 +154,10 @@ class _Change:
             return
         if len(selected) > _MAX_UNASKED:
             confirm(f"{self._verb}: change {len(selected)} jobs?", yes=yes)
-        changed, rejected = self._change_all(server, selected)
+        changed, rejected = self._change_all(server, selected, as_json=as_json)
         if as_json:
             print_json(changed)
         else:
-            for job in changed:
-                typer.echo(f"{job.id}: {self._shown(job)}")
             counts = Counter(self._shown(job) for job in changed)
             summary = [f"{count} {state}" for state, count in counts.items()]
             summary += [f"{rejected} rejected"] if rejected else []
@@ -184,18 +182,25 @@ class _Change:
         return list(dict.fromkeys(selected))
 
     def _change_all(
-        self, server: "Client", selected: Sequence[str]
+        self, server: "Client", selected: Sequence[str], *, as_json: bool
     ) -> "tuple[list[SubmittedJob], int]":
-        """Return the changed jobs, and the number of rejected changes after naming each."""
+        """Return the changed jobs and the number of rejected changes; name each as it is made."""
         from fairlead.client import ServerError, UnreachableError
 
-        changed, rejected = [], 0
+        changed: list[SubmittedJob] = []
+        rejected = 0
         for job_id in selected:
             try:
-                changed.append(self._send(server, job_id))
+                job = self._send(server, job_id)
             except UnreachableError:
+                names = f": {' '.join(job.id for job in changed)}" if changed else ""
+                typer.echo(f"changed {len(changed)} of {len(selected)} jobs{names}", err=True)
                 raise
             except ServerError as error:
                 typer.echo(f"{job_id}: {error} [{error.code}]", err=True)
                 rejected += 1
+                continue
+            changed.append(job)
+            if not as_json:
+                typer.echo(f"{job.id}: {self._shown(job)}")
         return changed, rejected

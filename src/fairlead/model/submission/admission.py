@@ -153,8 +153,9 @@ class Admission:
         available = [name for name, count in counts.items() if count]
         requested = self._requested_accelerators(job) & (devices > 0)
         if not requested.any():
+            named = f": {', '.join(job.accelerators)}" if job.accelerators else ""
             return InputError(
-                f"job {job.id!r} may use no accelerator of the cluster",
+                f"job {job.id!r} may use no accelerator of the cluster{named}",
                 fix=f"expected one of {', '.join(available)}",
                 field="accelerators",
             )

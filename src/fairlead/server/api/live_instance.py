@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.live.driver import Live
 from fairlead.live.planning.left_out import without
+from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot
@@ -19,10 +20,14 @@ def current_snapshot(live: Live) -> Snapshot:
     return without(live.scheduler.snapshot(at, at, pins=False), live.scheduler.left_out)
 
 
+def runnable_rows(snap: Snapshot) -> IntArray:
+    """Return the rows of the jobs that can run on the nodes that are up."""
+    return np.flatnonzero(((snap.speed > 0) & (snap.gang_on <= snap.capacity)).any(axis=1))
+
+
 def instance_of(snap: Snapshot) -> Instance:
     """Return a snapshot as an instance, without jobs that cannot run on the nodes that are up."""
     accelerators, speed = snap.cluster.accelerators, snap.speed
-    able = ((speed > 0) & (snap.gang_on <= snap.capacity)).any(axis=1)
     gangs = np.broadcast_to(snap.gang_on, speed.shape)
     tenants, workload = snap.tenants, snap.profiles.workload
     jobs = tuple(
@@ -40,7 +45,7 @@ def instance_of(snap: Snapshot) -> Instance:
             deadline_s=_remaining_s(float(snap.deadline_at[row]) - snap.at),
             priority=int(snap.precedence[row]),
         )
-        for row in np.flatnonzero(able).tolist()
+        for row in runnable_rows(snap).tolist()
     )
     counts = dict(zip(accelerators, snap.capacity.tolist(), strict=True))
     totals = snap.cluster.count_by_name()

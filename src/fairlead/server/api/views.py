@@ -63,7 +63,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "id": job_id,
         "name": spec.name,
         "tenant": job.tenant,
-        "state": _state(status, job_id in live.suspended_jobs),
+        "state": public_state(live, status),
         "workload": job.workload,
         "gang": job.gang,
         "min_gang": job.min_gang,
@@ -133,12 +133,12 @@ def _message(
     return "" if outdated else live.messages.get(job_id, "")
 
 
-def _state(status: JobStatus, by_user: bool) -> State:
+def public_state(live: Live, status: JobStatus) -> State:
     """Return the public state of a job.
 
     A held job is ``suspended`` if a user suspended it; otherwise it is in retry backoff.
     """
-    if status.state == JobState.HELD and by_user:
+    if status.state == JobState.HELD and status.id in live.suspended_jobs:
         return "suspended"
     if status.state in _UNENDED:
         return "queued" if status.lease is None else "running"

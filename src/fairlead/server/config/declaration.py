@@ -90,8 +90,8 @@ class _CoreSettings:
     engine: Annotated[
         str,
         Option(
-            help="Engine that starts processes: local[:users], slurm[:partition=P,…] or"
-            " ray[:address=A,…].",
+            help="Engine that starts processes: local, local:users, local:mps,"
+            " slurm[:partition=P,…], ray[:address=A,…], or rehearsal, which starts none.",
             expected="an engine: local, rehearsal, slurm:partition=gpu, ray:node-dir=D, …",
             min_length=1,
         ),

@@ -26,7 +26,7 @@ from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
 )
-from fairlead.server.api.live_instance import instance_of
+from fairlead.server.api.live_instance import current_snapshot, instance_of, runnable_rows
 from fairlead.server.api.policy_room import messages as msg
 from fairlead.server.api.solving import solve
 
@@ -88,14 +88,13 @@ async def audit_policy(server: ContextDependency, principal: CurrentPrincipal) -
     principal.require("admin", "viewer")
     live = server.live
     policy, name = _present_policy(live), live.policy.config.policy
+    _check_audited(current_snapshot(live))  # before the request waits for its turn
 
     def compute(snap: Snapshot) -> msg.PolicyAudit:
+        _check_audited(snap)  # more may have come meanwhile
         instance = _present_instance(snap)
         if not instance.jobs:
             raise ProtocolError("no job can run now: nothing to audit")
-        if len(instance.jobs) > _MAX_AUDITED:
-            problem = f"{len(instance.jobs)} jobs are too many for the server"
-            raise ProtocolError(f"{problem}: `fairlead audit --live` audits them elsewhere")
         audited = audit(snapshot_of(instance), policy, name=name, solves=_SOLVES)
         return msg.PolicyAudit(
             policy=name,
@@ -139,6 +138,12 @@ async def trades(server: ContextDependency, principal: CurrentPrincipal) -> list
         return [msg.TradeView(at=None, text=trade_text(trade)) for trade in made[:_MAX_TRADES]]
 
     return await solve(server, "the trades cannot be computed now", compute)
+
+
+def _check_audited(snap: Snapshot) -> None:
+    if (jobs := len(runnable_rows(snap))) > _MAX_AUDITED:
+        problem = f"{jobs} jobs are too many for the server"
+        raise ProtocolError(f"{problem}: `fairlead audit --live` audits them elsewhere")
 
 
 def _present_policy(live: Live) -> Policy:

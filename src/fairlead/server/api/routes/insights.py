@@ -26,11 +26,17 @@ from fairlead.server.access.authorization import (
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.live_instance import current_snapshot, instance_of
 from fairlead.server.api.solving import solve
-from fairlead.server.api.views import LEFT_OUT, job_partners
+from fairlead.server.api.views import LEFT_OUT, job_partners, public_state
 from fairlead.sim.report.summary import join_with_and
 from fairlead.version import __version__
 
 insights = APIRouter(prefix="/v1", tags=["insight"])
+_UNSCHEDULED = {
+    "finished": "it has finished",
+    "failed": "it has failed",
+    "cancelled": "it was cancelled",
+    "suspended": "it is suspended: `fairlead resume` resumes it",
+}
 
 
 @insights.get("/about")
@@ -65,7 +71,8 @@ async def explain_job(
     live = server.live
     number = find_visible_job(live, principal, job_id)
     if live.queries.job_state(number) != JobState.ACTIVE:
-        reason = "ended, suspended or in retry backoff"
+        state = public_state(live, live.queries.job_status(number))
+        reason = _UNSCHEDULED.get(state, "it is in retry backoff after a failure")
         if waits_for := live.ends.dependencies.unended(job_id):
             reason = f"it waits for {', '.join(waits_for)}"
         raise ProtocolError(f"job {job_id!r} is not being scheduled: {reason}")

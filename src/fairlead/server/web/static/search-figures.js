@@ -6,6 +6,7 @@ import { html } from "./dom.js";
 const WIDTH = 480;
 const HEIGHT = 200;
 const LEFT = 56;
+const LETTER = 9; // width of a letter on small screens, where texts are largest
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 30;
@@ -32,13 +33,14 @@ const path = (places, across, up) => places.map(({ x, y }) => `${across(x).toFix
 export function Lines({ label, unit, lines }) {
   const places = lines.flatMap((line) => line.places);
   const [xs, ys] = [places.map(({ x }) => x), places.map(({ y }) => y)];
-  const across = scale(xs, LEFT, WIDTH - RIGHT);
-  const up = scale(ys, HEIGHT - BOTTOM, TOP);
   const [bottom, top] = [Math.min(...ys), Math.max(...ys)];
+  const left = Math.max(LEFT, 6 + LETTER * Math.max(figure(bottom).length, figure(top).length));
+  const across = scale(xs, left, WIDTH - RIGHT);
+  const up = scale(ys, HEIGHT - BOTTOM, TOP);
   return html`<svg class="plot" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${label}>
-    ${[bottom, top].map((y) => html`<line x1=${LEFT} x2=${WIDTH - RIGHT} y1=${up(y)} y2=${up(y)} />
-      <text x=${LEFT - 6} y=${up(y) + 4} text-anchor="end">${figure(y)}</text>`)}
-    <text x=${LEFT} y=${HEIGHT - 8}>${figure(Math.min(...xs))}</text>
+    ${[bottom, top].map((y) => html`<line x1=${left} x2=${WIDTH - RIGHT} y1=${up(y)} y2=${up(y)} />
+      <text x=${left - 6} y=${up(y) + 4} text-anchor="end">${figure(y)}</text>`)}
+    <text x=${left} y=${HEIGHT - 8}>${figure(Math.min(...xs))}</text>
     <text x=${WIDTH - RIGHT} y=${HEIGHT - 8} text-anchor="end">${figure(Math.max(...xs))} ${unit}</text>
     ${lines.map((line, i) => html`<polyline key=${line.label} class=${i === lines.length - 1 ? "best" : ""}
       points=${path(line.places, across, up)}><title>${line.label}</title></polyline>

@@ -99,7 +99,7 @@ function Progress({ job, ended, speed, doubt }) {
       ["steps", `${count(job.steps_done)}${job.total_steps ? ` of ${count(job.total_steps)} (${percent(job.steps_done / job.total_steps)})` : ""}`],
       ["speed", job.steps_per_s === null ? "–" : `${figure(job.steps_per_s)} steps/s`],
       ["devices", devices],
-      ["probable end", ended ? time(job.ended_at) : probableEnd(job, speed, doubt)],
+      ended ? ["ended", time(job.ended_at)] : ["probable end", probableEnd(job, speed, doubt)],
       ["device hours", figure(job.device_hours)],
       ["preemptions", count(job.preemptions)],
       ["repeated work", duration(job.lost_s)],
