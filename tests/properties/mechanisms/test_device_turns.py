@@ -80,8 +80,9 @@ HOME, DEVICES, HELD = np.array([0, 0]), np.array([3]), np.array([-1, 3])
     ],
 )
 def test_wrong_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
+    assert compiled is not None
     with pytest.raises((TypeError, ValueError)):
-        compiled.device_turns(*arguments)  # type: ignore[union-attr]
+        compiled.device_turns(*arguments)
 
 
 PASSES = np.array([0.5, 1.5])
@@ -104,5 +105,6 @@ PASSES = np.array([0.5, 1.5])
     ],
 )
 def test_wrong_arguments_of_ranks_are_refused(arguments: tuple[Any, ...]) -> None:
+    assert compiled is not None
     with pytest.raises((TypeError, ValueError)):
-        compiled.pass_ranks(*arguments)  # type: ignore[union-attr]
+        compiled.pass_ranks(*arguments)

@@ -17,6 +17,8 @@ from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import WarmStart
 from fairlead.policies.fairlead import Fairlead
 from fairlead.solve import WarmSum
+from fairlead.solve.options.basis import Keys
+from fairlead.solve.options.objectives import BestTimes
 
 KINDS, ACCELERATORS = "abcdef", ("v100", "k80")
 CLUSTER = Cluster.of({"v100": 4, "k80": 4})
@@ -86,8 +88,8 @@ def test_only_pairs_that_can_matter_are_listed(monkeypatch: pytest.MonkeyPatch) 
     listed: list[tuple[int, int]] = []
     best_of = WarmSum.best_of
 
-    def counted(self: WarmSum, pool: near_pairs.NearPairs, keys: object) -> object:
-        best = best_of(self, pool, keys)  # type: ignore[arg-type]  # keys pass through
+    def counted(self: WarmSum, pool: near_pairs.NearPairs, keys: Keys) -> BestTimes | None:
+        best = best_of(self, pool, keys)
         if best is not None:
             listed.append((len(best.time), len(pool.all()[1])))
         return best
