@@ -3,12 +3,14 @@
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests.kills.deployment import KillSite
+from tests.kills.phases import is_of_growth
 from tests.kills.rig import KillRig, needs
 from tests.support import postgres
 
@@ -23,6 +25,7 @@ def main() -> int:
     parser.add_argument("--copies", action="store_true", help="train in copies (HadarE)")
     parser.add_argument("--elastic", action="store_true", help="resize gangs (Gandiva)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # cleans up
     for what in needs():
         print(f"skipped: {what}")
     began = time.monotonic()
@@ -50,6 +53,8 @@ def main() -> int:
         print(f"    {count:4} {what}")
     for point in failpoints.POINTS:
         print(f"    {run.points[point]:4} died at {point}")
+    of_growth = sum(count for point, count in run.points.items() if is_of_growth(point))
+    print(f"{sum(run.points.values())} died at named points, {of_growth} while gangs were resized")
     print(f"{len(site.known)} jobs, {site.starts} starts of the server, {run.polls} checks of it,")
     print(f"{run.monitor.commits} checkpoints, {len(problems)} problems")
     for problem in problems:

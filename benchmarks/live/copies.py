@@ -2,12 +2,13 @@
 
     python -m pip install scikit-learn
     python -m benchmarks.live.copies [--seeds 5] [--steps 6000] [--framework torch] [--json]
+    python -m benchmarks.live.copies --write-digits DIGITS.npz
 
 Trains a small network on the digits of scikit-learn under a real server with the policy hadare and
 three emulated nodes. For every seed the job runs alone on the fastest device, then in three copies
 that are averaged at the end of every round. Prints the accuracy on held-out digits and the time
 from the first start to the end of the job. The network is written in NumPy, whose processes start
-fast, or in PyTorch.
+fast, or in PyTorch. ``--write-digits`` only writes the digits, for ``benchmarks.physical.copies``.
 """
 
 import argparse
@@ -119,7 +120,7 @@ def write_digits(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def served(root: Path) -> Iterator[Client]:
+def served(root: Path, round_s: float, offload_gib: float) -> Iterator[Client]:
     """Run a server with a node for each accelerator; yield its client."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -128,8 +129,9 @@ def served(root: Path) -> Iterator[Client]:
     (root / "speeds.csv").write_text("workload,gang,accelerator,steps_per_s\n" + "".join(rows))
     devices = ",".join(f"{name}=1" for name in SPEEDS)
     command = [sys.executable, "-m", "fairlead", "serve", "--data", str(root / "data")]
-    command += ["--port", str(port), "--policy", "hadare:restart-s=5", "--round", str(ROUND_S)]
+    command += ["--port", str(port), "--policy", "hadare:restart-s=5", "--round", str(round_s)]
     command += ["--emulate", devices, "--speeds", str(root / "speeds.csv")]
+    command += ["--offload-memory", str(offload_gib)]
     with (root / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -182,14 +184,20 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--framework", choices=("numpy", "torch"), default="numpy")
+    parser.add_argument("--round", type=float, default=ROUND_S, metavar="S")
+    parser.add_argument("--offload-memory", type=float, default=8.0, metavar="GIB")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write-digits", type=Path, metavar="FILE")
     options = parser.parse_args()
+    if options.write_digits is not None:
+        write_digits(options.write_digits)
+        return 0
     runs: dict[str, list[dict[str, float]]] = {"alone": [], "copies": []}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "train.py").write_text(TORCH if options.framework == "torch" else NUMPY)
         write_digits(root / "digits.npz")
-        with served(root) as client:
+        with served(root, options.round, options.offload_memory) as client:
             for seed in range(options.seeds):
                 for name, copies in (("alone", 1), ("copies", len(SPEEDS))):
                     runs[name].append(trained(client, root, seed, options.steps, copies))

@@ -7,11 +7,11 @@
    `cheapest_gains` are OptionProblem.priced and least_per_gain, and `draw_lottery` is
    lottery._Draws.draw_with_queue; `choose_pairs`, `stage_use`, `tied_columns` and `next_marginal` are
    ClassPairs.choose, use, tied and next_marginal; `assign_units` is UnitSelection's assign for jobs of
-   one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take;
-   `near_pairs` is NearPairs._near. `match_singles` has no counterpart: it solves the program of
-   policies.fairlead where its optimum is the only one. Read those first: they explain the reasons;
-   this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
-   row by row; sums are made in the same order. */
+   one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take; `slice_rounds` and
+   `quantum_rounds` are the rounds of sim.turn_rounds by SliceTurns.next_turn and QuantumTurns.next_turn;
+   `near_pairs` is NearPairs._near. `match_singles` has no counterpart: it solves the program of policies.fairlead where its optimum is the only one. Read
+   those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of
+   doubles or 64-bit integers, row by row; sums are made in the same order. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -23,11 +23,12 @@
 
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
-enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 13, MAX_WAYS = 1 << 24, MAX_VOID_DRAWS = 32 };
+enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 19, MAX_WAYS = 1 << 24, MAX_VOID_DRAWS = 32 };
 enum { MAX_COLUMNS = 16, MAX_TRIALS = 32 };
 
 static const double LEAST = 1e-9, SINGULAR = 1e-12, MIN_GAIN = 1e-9;
 static const double TIED = 1e-10, NEAR = 1e-7;
+static const double FACE_PAYS = 1e-10, FACE_PIVOT = 1e-9, FACE_TIED = 1e-12, FACE_NOTHING = 1e-13;
 static const double AT_LEVEL = 1e-13, BELOW_CAP = 1e-9, ABOVE_NOTHING = 1e-6;
 
 /* An argument that is an array. */
@@ -1973,6 +1974,28 @@ static int round_exactly(double pass, int decimals, double scale, double *rank)
     return 0;
 }
 
+/* Rank passes by their rounded values; 0: too large, -1 with an error set. */
+static int rank_passes(const double *passes, Py_ssize_t count, int decimals, double *ranks)
+{
+    double scale = 1.0, most = 1.0;
+    for (int i = 0; i < decimals; i++)
+        scale *= 10.0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        double size = fabs(passes[i] * scale);
+        if (!(size < MAX_RANK))
+            return 0;
+        most = size > most ? size : most;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        double scaled = passes[i] * scale;
+        ranks[i] = rint(scaled);
+        if (fabs(fabs(scaled - ranks[i]) - 0.5) <= most * HALF_UNIT &&
+            round_exactly(passes[i], decimals, scale, &ranks[i]) < 0)
+            return -1;
+    }
+    return 1;
+}
+
 /* pass_ranks(passes, decimals, ranks) -> whether they are exact; the last changes */
 static PyObject *pass_ranks(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -1981,31 +2004,17 @@ static PyObject *pass_ranks(PyObject *module, PyObject *const *args, Py_ssize_t 
     PyObject *answer = NULL;
     if (!take_all(&arguments, args, n_args, "dxe"))
         goto end;
-    const double *passes = arguments.arrays[0].view.buf;
-    double *ranks = arguments.arrays[2].view.buf, scale = 1.0, most = 1.0;
-    Py_ssize_t count = items(&arguments.arrays[0]);
+    const Array *passes = &arguments.arrays[0], *ranks = &arguments.arrays[2];
     /* As a double: a number that no int holds, or none at all, must not become one. */
-    if (items(&arguments.arrays[2]) != count ||
+    if (items(ranks) != items(passes) ||
         !(arguments.numbers[1] >= 0.0 && arguments.numbers[1] <= 15.0)) {
         wrong_sizes();
         goto end;
     }
-    int decimals = (int)arguments.numbers[1], fits = 1;
-    for (int i = 0; i < decimals; i++)
-        scale *= 10.0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        double size = fabs(passes[i] * scale);
-        fits = fits && size < MAX_RANK;
-        most = size > most ? size : most;
-    }
-    for (Py_ssize_t i = 0; fits && i < count; i++) {
-        double scaled = passes[i] * scale;
-        ranks[i] = rint(scaled);
-        if (fabs(fabs(scaled - ranks[i]) - 0.5) <= most * HALF_UNIT &&
-            round_exactly(passes[i], decimals, scale, &ranks[i]) < 0)
-            goto end;
-    }
-    answer = PyBool_FromLong(fits);
+    int fits = rank_passes(
+        passes->view.buf, items(passes), (int)arguments.numbers[1], ranks->view.buf);
+    if (fits >= 0)
+        answer = PyBool_FromLong(fits);
 end:
     return give(answer, &arguments);
 }
@@ -2062,7 +2071,14 @@ static int open_round(Round *round, const Array *arrays)
     round->in_turn = round->free + count;
     round->holder = round->in_turn + rows;
     round->site_of = round->holder + round->last + 1;
-    memset(room, 0, 2 * sites * sizeof(int64_t));
+    for (Py_ssize_t d = 0; d <= round->last; d++)
+        round->site_of[d] = -1;
+    for (Py_ssize_t s = 0; s < sites; s++)
+        for (int64_t d = round->begin[s]; d < round->begin[s + 1]; d++) {
+            if (round->site_of[round->devices[d]] >= 0) /* listed twice */
+                return wrong_sizes();
+            round->site_of[round->devices[d]] = s;
+        }
     return 1;
 }
 
@@ -2070,6 +2086,8 @@ static int open_round(Round *round, const Array *arrays)
 static int choose_in_turn(Round *round, const Array *order, const Array *sites)
 {
     const int64_t *rows = order->view.buf;
+    memset(round->taken, 0, 2 * round->sites * sizeof(int64_t));
+    round->n_chosen = 0;
     for (Py_ssize_t i = 0; i < round->rows; i++) {
         int64_t row = rows[i], site = round->home[row];
         int64_t begin = round->begin[site];
@@ -2110,57 +2128,574 @@ static int64_t take_device(Round *round, int64_t site, const int64_t *job)
     return device;
 }
 
+/* Let the rows take turns: `device` changes; `moves` are rows that stop and start, and devices. */
+static int move_in_turn(Round *round, const Array *arrays, int64_t *stops, int64_t *starts)
+{
+    if (!choose_in_turn(round, &arrays[0], &arrays[5]))
+        return 0;
+    const int64_t *job = arrays[2].open ? arrays[2].view.buf : NULL;
+    int64_t *device = arrays[6].view.buf, *stop = arrays[7].view.buf;
+    int64_t *start = stop + round->rows, *on = start + round->rows;
+    *stops = *starts = 0;
+    for (Py_ssize_t d = 0; d <= round->last; d++)
+        round->holder[d] = -1;
+    for (Py_ssize_t i = 0; i < round->rows; i++)
+        if (device[i] >= 0)
+            round->holder[device[i]] = i;
+    /* Those that run keep their device if it is at home. */
+    for (Py_ssize_t i = 0; i < round->n_chosen; i++) {
+        int64_t row = round->in_turn[i];
+        if (device[row] >= 0 && round->site_of[device[row]] == round->home[row])
+            round->holder[device[row]] = -2;
+        else
+            start[(*starts)++] = row;
+    }
+    for (Py_ssize_t d = 0; d <= round->last; d++)
+        if (round->holder[d] >= 0) {
+            stop[(*stops)++] = round->holder[d];
+            device[round->holder[d]] = -1;
+        }
+    for (Py_ssize_t s = 0; s < round->sites; s++)
+        for (int64_t d = round->begin[s]; d < round->begin[s + 1]; d++)
+            if (round->holder[round->devices[d]] != -2)
+                round->free[round->begin[s] + round->n_free[s]++] = round->devices[d];
+    for (Py_ssize_t i = 0; i < *starts; i++) {
+        int64_t row = start[i], site = round->home[row];
+        if (!round->n_free[site])
+            return wrong_sizes();
+        on[i] = device[row] = take_device(round, site, job ? job + row : NULL);
+    }
+    return 1;
+}
+
 /* device_turns(order, home, job, begin, devices, sites, device, moves) -> rows that stop and start;
    the last two change */
 static PyObject *device_turns(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
     Arguments arguments = {0};
-    Array *arrays = arguments.arrays;
     Round round = {0};
     PyObject *answer = NULL;
-    if (!take_all(&arguments, args, n_args, "ii?iii?ijj") || !open_round(&round, arrays) ||
-        !choose_in_turn(&round, &arrays[0], &arrays[5]))
-        goto end;
-    const int64_t *job = arrays[2].open ? arrays[2].view.buf : NULL;
-    int64_t *device = arrays[6].view.buf, *stop = arrays[7].view.buf;
-    int64_t *start = stop + round.rows, *on = start + round.rows, stops = 0, starts = 0;
-    for (Py_ssize_t d = 0; d <= round.last; d++)
-        round.holder[d] = round.site_of[d] = -1;
-    for (Py_ssize_t i = 0; i < round.rows; i++)
-        if (device[i] >= 0)
-            round.holder[device[i]] = i;
-    for (Py_ssize_t s = 0; s < round.sites; s++)
-        for (int64_t d = round.begin[s]; d < round.begin[s + 1]; d++)
-            round.site_of[round.devices[d]] = s;
-    /* Those that run keep their device if it is at home. */
-    for (Py_ssize_t i = 0; i < round.n_chosen; i++) {
-        int64_t row = round.in_turn[i];
-        if (device[row] >= 0 && round.site_of[device[row]] == round.home[row])
-            round.holder[device[row]] = -2;
-        else
-            start[starts++] = row;
-    }
-    for (Py_ssize_t d = 0; d <= round.last; d++)
-        if (round.holder[d] >= 0) {
-            stop[stops++] = round.holder[d];
-            device[round.holder[d]] = -1;
-        }
-    for (Py_ssize_t s = 0; s < round.sites; s++)
-        for (int64_t d = round.begin[s]; d < round.begin[s + 1]; d++)
-            if (round.holder[round.devices[d]] != -2)
-                round.free[round.begin[s] + round.n_free[s]++] = round.devices[d];
-    for (Py_ssize_t i = 0; i < starts; i++) {
-        int64_t row = start[i], site = round.home[row];
-        if (!round.n_free[site]) {
-            wrong_sizes();
-            goto end;
-        }
-        on[i] = device[row] = take_device(&round, site, job ? job + row : NULL);
-    }
-    answer = Py_BuildValue("LL", (long long)stops, (long long)starts);
-end:
+    int64_t stops, starts;
+    if (take_all(&arguments, args, n_args, "ii?iii?ijj") &&
+        open_round(&round, arguments.arrays) &&
+        move_in_turn(&round, arguments.arrays, &stops, &starts))
+        answer = Py_BuildValue("LL", (long long)stops, (long long)starts);
     free(round.taken);
+    return give(answer, &arguments);
+}
+
+/* -- rounds of turns -------------------------------------------------------------------------- */
+
+/* The columns of a TurnRun, as _tickets/turn_run.py names them. */
+enum { AT, LAST_AT, ROUND_S, NEXT_EVENT_AT, RESTORE_COST_S, ENDED_AT, CLOCK };
+enum { N_FREE, NEXT_EPOCH, PLANNED_EPOCH, ROUNDS, EARLY, COUNTS };
+enum {
+    COUNTED_AT, HELD_FROM, PROGRESS_FROM, RATE, DONE, TOTAL, FINISH_AT, SAVED, STEPS, STARTED_AT,
+    FIRST_STEPS_AT, UTILIZATION, MEMORY, MEASURED_AT, MEASURED_RATE, TURN_NUMBERS
+};
+enum { DEVICE, LEASE, FIRST, PREEMPTIONS, MIGRATIONS, MEASURED_LEASE, TURN_INTS };
+enum { TURN_ARGUMENTS = 12, MAX_ROUNDS = 4096, SLOT_LIMIT = 1 << 20, MAX_SUMMED = 7 };
+static const double FIRST_STEPS = 100.0;
+
+/* Rounds in which rows take turns, with the tables of the scheduler and the virtual cluster. */
+typedef struct {
+    Py_ssize_t rows, width;
+    double *clock, *numbers, *received, *device_s;
+    const double *speed;
+    int64_t *counts, *free, *ints;
+    const int64_t *accelerator_of;
+    Array turns[8]; /* as those of device_turns */
+    Round round;
+    double *now;    /* rows × accelerators → seconds received by now */
+    double *passes; /* rows → pass in this round */
+    double *ranks, *spare;
+    int64_t *order, *merged, *before;
+    int64_t *moves, stops, starts;
+} Rounds;
+
+static double *number(const Rounds *rounds, int column)
+{
+    return rounds->numbers + column * rounds->rows;
+}
+
+static int64_t *integer(const Rounds *rounds, int column)
+{
+    return rounds->ints + column * rounds->rows;
+}
+
+static void set_view(Array *array, void *buffer, Py_ssize_t count)
+{
+    array->view.buf = buffer;
+    array->view.len = count * 8;
+    array->open = 1;
+}
+
+/* Take clock, counts, free, numbers, ints, times, accelerator_of, and home, job, begin, devices and
+   sites as device_turns has them. */
+static int open_rounds(Rounds *rounds, const Array *arrays)
+{
+    Py_ssize_t n = rounds->rows = items(&arrays[7]), devices = items(&arrays[6]);
+    Py_ssize_t width = rounds->width = n ? items(&arrays[5]) / n / 3 : 0;
+    if (!n || width < 1 || width > MAX_SUMMED || items(&arrays[0]) != CLOCK ||
+        items(&arrays[1]) != COUNTS || items(&arrays[3]) != TURN_NUMBERS * n ||
+        items(&arrays[4]) != TURN_INTS * n || items(&arrays[5]) != 3 * n * width ||
+        !all_below(&arrays[6], 0, width) || !all_below(&arrays[10], 0, devices))
+        return wrong_sizes();
+    rounds->clock = arrays[0].view.buf;
+    rounds->counts = arrays[1].view.buf;
+    rounds->free = arrays[2].view.buf;
+    rounds->numbers = arrays[3].view.buf;
+    rounds->ints = arrays[4].view.buf;
+    rounds->received = arrays[5].view.buf;
+    rounds->device_s = rounds->received + n * width;
+    rounds->speed = rounds->device_s + n * width;
+    rounds->accelerator_of = arrays[6].view.buf;
+    double *room = malloc((n * width + 3 * n + (6 * n)) * sizeof(double));
+    if (!room) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    rounds->now = room;
+    rounds->passes = rounds->now + n * width;
+    rounds->ranks = rounds->passes + n;
+    rounds->spare = rounds->ranks + n;
+    rounds->order = (int64_t *)(rounds->spare + n);
+    rounds->merged = rounds->order + n;
+    rounds->before = rounds->merged + n;
+    rounds->moves = rounds->before + n;
+    int64_t held = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        rounds->order[i] = i;
+        int64_t device = integer(rounds, DEVICE)[i];
+        if (device < NONE || device >= devices || (device < 0) != (integer(rounds, LEASE)[i] < 0))
+            return wrong_sizes();
+        held += device >= 0;
+    }
+    if (rounds->counts[N_FREE] < 0 || rounds->counts[N_FREE] + held > items(&arrays[2]))
+        return wrong_sizes();
+    set_view(&rounds->turns[0], rounds->order, n);
+    for (int i = 1; i < 6; i++)
+        rounds->turns[i] = arrays[6 + i];
+    set_view(&rounds->turns[6], integer(rounds, DEVICE), n);
+    set_view(&rounds->turns[7], rounds->moves, 3 * n);
+    return open_round(&rounds->round, rounds->turns);
+}
+
+static void close_rounds(Rounds *rounds)
+{
+    free(rounds->now);
+    free(rounds->round.taken);
+}
+
+/* Sort the rows by their ranks, equal ones by row: merges of ever longer runs. */
+static void sort_by_rank(Rounds *rounds)
+{
+    const double *rank = rounds->ranks;
+    Py_ssize_t n = rounds->rows;
+    int64_t *from = rounds->order, *to = rounds->merged;
+    for (Py_ssize_t i = 0; i < n; i++)
+        from[i] = i;
+    for (Py_ssize_t size = 1; size < n; size *= 2) {
+        for (Py_ssize_t low = 0; low < n; low += 2 * size) {
+            Py_ssize_t middle = low + size < n ? low + size : n;
+            Py_ssize_t high = low + 2 * size < n ? low + 2 * size : n;
+            Py_ssize_t a = low, b = middle, k = low;
+            while (a < middle && b < high)
+                to[k++] = rank[from[b]] < rank[from[a]] ? from[b++] : from[a++];
+            while (a < middle)
+                to[k++] = from[a++];
+            while (b < high)
+                to[k++] = from[b++];
+        }
+        int64_t *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != rounds->order)
+        memcpy(rounds->order, from, n * sizeof(int64_t));
+}
+
+/* Count the time that rows have received by now, as received_by_row. */
+static void count_received(Rounds *rounds, double at)
+{
+    const int64_t *device = integer(rounds, DEVICE);
+    const double *counted_at = number(rounds, COUNTED_AT);
+    memcpy(rounds->now, rounds->received, rounds->rows * rounds->width * sizeof(double));
+    for (Py_ssize_t i = 0; i < rounds->rows; i++)
+        if (device[i] >= 0)
+            rounds->now[i * rounds->width + rounds->accelerator_of[device[i]]] +=
+                at - counted_at[i];
+}
+
+static int is_measured(const Rounds *rounds, Py_ssize_t row, double at)
+{
+    return integer(rounds, LEASE)[row] >= 0 && number(rounds, PROGRESS_FROM)[row] < at;
+}
+
+/* Return whether a free slot exists for every start, none of them by a row that stops, too. */
+static int can_apply(const Rounds *rounds)
+{
+    const int64_t *start = rounds->moves + rounds->rows, *on = start + rounds->rows;
+    int64_t at_once = 0;
+    for (int64_t i = 0; i < rounds->starts; i++) {
+        if (rounds->before[start[i]] >= 0)
+            return 0;
+        at_once += rounds->round.holder[on[i]] < 0;
+    }
+    return at_once <= rounds->counts[N_FREE];
+}
+
+/* Start rows on devices that were free before, or on those of rows that have stopped. */
+static void start_rows(Rounds *rounds, double at, int released)
+{
+    const int64_t *start = rounds->moves + rounds->rows, *on = start + rounds->rows;
+    int64_t *counts = rounds->counts, count = 0;
+    for (int64_t i = 0; i < rounds->starts; i++)
+        count += (rounds->round.holder[on[i]] >= 0) == released;
+    const int64_t *slot = rounds->free + (counts[N_FREE] -= count);
+    for (int64_t i = 0; i < rounds->starts; i++) {
+        if ((rounds->round.holder[on[i]] >= 0) != released)
+            continue;
+        int64_t row = start[i], device = on[i], *first = integer(rounds, FIRST) + row;
+        integer(rounds, LEASE)[row] = counts[NEXT_EPOCH]++ * SLOT_LIMIT + *slot++;
+        int fresh = *first < 0;
+        double from = fresh ? at : at + rounds->clock[RESTORE_COST_S];
+        integer(rounds, MIGRATIONS)[row] += *first != device;
+        if (fresh) {
+            number(rounds, STARTED_AT)[row] = at;
+            integer(rounds, MIGRATIONS)[row] = 0;
+        }
+        *first = device;
+        double rate = rounds->speed[row * rounds->width + rounds->accelerator_of[device]];
+        number(rounds, COUNTED_AT)[row] = number(rounds, HELD_FROM)[row] = at;
+        number(rounds, PROGRESS_FROM)[row] = from;
+        number(rounds, RATE)[row] = rate;
+        number(rounds, FINISH_AT)[row] =
+            from + (number(rounds, TOTAL)[row] - number(rounds, DONE)[row]) / rate;
+    }
+}
+
+/* End the lease of a row: its steps, its time and its slot. */
+static void stop_row(Rounds *rounds, int64_t row, double at)
+{
+    double *done = number(rounds, DONE) + row, *saved = number(rounds, SAVED) + row;
+    double *first_steps_at = number(rounds, FIRST_STEPS_AT) + row;
+    double from = number(rounds, PROGRESS_FROM)[row], rate = number(rounds, RATE)[row];
+    double worked = at - from > 0.0 ? at - from : 0.0, after = *done + worked * rate;
+    double total = number(rounds, TOTAL)[row], goal = total < FIRST_STEPS ? total : FIRST_STEPS;
+    if (isnan(*first_steps_at) && after >= goal) {
+        *first_steps_at = from + (goal - *done) / rate;
+        rounds->counts[EARLY]--;
+    }
+    Py_ssize_t entry = row * rounds->width + rounds->accelerator_of[rounds->before[row]];
+    rounds->device_s[entry] += at - number(rounds, HELD_FROM)[row];
+    rounds->received[entry] += at - number(rounds, COUNTED_AT)[row];
+    *done = after;
+    number(rounds, STEPS)[row] = *saved = *saved >= after ? *saved : after;
+    integer(rounds, PREEMPTIONS)[row]++;
+    rounds->free[rounds->counts[N_FREE]++] = integer(rounds, LEASE)[row] & (SLOT_LIMIT - 1);
+    integer(rounds, LEASE)[row] = NONE;
+}
+
+/* Apply the moves of a round in the order of apply_turn. */
+static void apply_moves(Rounds *rounds, double at)
+{
+    rounds->counts[PLANNED_EPOCH] = rounds->counts[NEXT_EPOCH];
+    if (rounds->stops || rounds->starts)
+        rounds->clock[ENDED_AT] = at;
+    start_rows(rounds, at, 0);
+    for (int64_t i = 0; i < rounds->stops; i++)
+        stop_row(rounds, rounds->moves[i], at);
+    start_rows(rounds, at, 1);
+}
+
+/* Return whether another event comes before the round ends or as it does. */
+static int has_event_by(const Rounds *rounds, double until)
+{
+    if (!(until < rounds->clock[NEXT_EVENT_AT]))
+        return 1;
+    for (Py_ssize_t i = 0; i < rounds->rows; i++)
+        if (integer(rounds, LEASE)[i] >= 0 && number(rounds, FINISH_AT)[i] <= until)
+            return 1;
+    return 0;
+}
+
+/* A mechanism's decision: `decide` sets the ranks, 0 if it does not decide, -1 with an error set;
+   `keep` makes the decision its last one. */
+typedef struct Rule Rule;
+struct Rule {
+    int (*decide)(Rounds *rounds, Rule *rule, double at);
+    void (*keep)(Rounds *rounds, Rule *rule, double at);
+    const Array *arrays;
+    double *room;
+};
+
+/* Take rounds until another event comes or the mechanism decides otherwise. */
+static PyObject *take_rounds(Rounds *rounds, Rule *rule)
+{
+    int64_t *taken = &rounds->counts[ROUNDS];
+    for (*taken = 0; *taken < MAX_ROUNDS;) {
+        double at = rounds->clock[AT], until = at + rounds->clock[ROUND_S];
+        count_received(rounds, at);
+        int decided = rule->decide(rounds, rule, at);
+        if (decided < 0)
+            return NULL;
+        if (!decided)
+            break;
+        sort_by_rank(rounds);
+        memcpy(rounds->before, integer(rounds, DEVICE), rounds->rows * sizeof(int64_t));
+        if (!move_in_turn(&rounds->round, rounds->turns, &rounds->stops, &rounds->starts))
+            return NULL;
+        if (!can_apply(rounds)) {
+            memcpy(integer(rounds, DEVICE), rounds->before, rounds->rows * sizeof(int64_t));
+            break;
+        }
+        rule->keep(rounds, rule, at);
+        apply_moves(rounds, at);
+        ++*taken;
+        rounds->clock[LAST_AT] = at;
+        rounds->clock[AT] = until;
+        if (has_event_by(rounds, until))
+            break;
+    }
+    return PyLong_FromLongLong(*taken);
+}
+
+/* The rest of the arguments of slice_rounds, and the columns of Gandiva's facts. */
+enum { FACTS = TURN_ARGUMENTS, UNIT_TRIALS, UNIT, LIMITS };
+enum { SLOW, DISTURBED, SETTLE_S, N_LIMITS };
+enum { UNIT_OF, HOME_ACCELERATOR, SETTLED, UNIT_COLUMNS };
+enum {
+    F_PASS, F_RECEIVED, F_WEIGHT, F_SIZE, F_ACCELERATOR, F_BEST, F_CURRENT, F_UTILIZATION, F_MEMORY,
+    F_MOVED_AT
+};
+
+static double *facts_of(const Rounds *rounds, const Rule *rule, Py_ssize_t row)
+{
+    const Array *facts = &rule->arrays[FACTS];
+    return (double *)facts->view.buf + row * (items(facts) / rounds->rows);
+}
+
+static int is_better(const double *facts, double rate, int64_t accelerator)
+{
+    return facts[F_ACCELERATOR] != (double)accelerator || !(facts[F_BEST] >= rate);
+}
+
+/* As SliceTurns.next_turn, up to the ranks; the facts stay. */
+static int decide_slice(Rounds *rounds, Rule *rule, double at)
+{
+    const double *limits = rule->arrays[LIMITS].view.buf;
+    const int64_t *accelerator = rule->arrays[UNIT].view.buf;
+    accelerator += HOME_ACCELERATOR * rounds->rows;
+    double *total = rounds->spare;
+    for (Py_ssize_t i = 0; i < rounds->rows; i++) {
+        const double *facts = facts_of(rounds, rule, i), *now = rounds->now + i * rounds->width;
+        double current = facts[F_CURRENT], best = facts[F_BEST];
+        if (is_measured(rounds, i, at)) {
+            current = number(rounds, RATE)[i];
+            best = is_better(facts, current, accelerator[i]) ? current : best;
+            if (!isnan(limits[SLOW]) && !isnan(number(rounds, UTILIZATION)[i]))
+                return 0;
+        }
+        if (!isnan(limits[DISTURBED]) && current < limits[DISTURBED] * best &&
+            at - facts[F_MOVED_AT] >= limits[SETTLE_S])
+            return 0;
+        total[i] = now[0];
+        for (Py_ssize_t k = 1; k < rounds->width; k++)
+            total[i] += now[k];
+        double since = total[i] - facts[F_RECEIVED];
+        rounds->passes[i] = facts[F_PASS] + (since > 0.0 ? since : 0.0) / facts[F_WEIGHT];
+    }
+    return rank_passes(rounds->passes, rounds->rows, 6, rounds->ranks);
+}
+
+static void keep_slice(Rounds *rounds, Rule *rule, double at)
+{
+    const int64_t *unit = rule->arrays[UNIT].view.buf, *home = rounds->round.home;
+    const int64_t *accelerator = unit + HOME_ACCELERATOR * rounds->rows;
+    const int64_t *settled = unit + SETTLED * rounds->rows;
+    double *trials = rule->arrays[UNIT_TRIALS].view.buf, *latest = rule->room;
+    for (Py_ssize_t s = 0; s < rounds->round.sites; s++)
+        latest[s] = -INFINITY;
+    for (Py_ssize_t i = 0; i < rounds->rows; i++)
+        if (settled[i] && rounds->passes[i] > latest[home[i]])
+            latest[home[i]] = rounds->passes[i];
+    for (Py_ssize_t i = 0; i < rounds->rows; i++) {
+        double *facts = facts_of(rounds, rule, i);
+        facts[F_PASS] = settled[i] ? latest[home[i]] : rounds->passes[i];
+        facts[F_RECEIVED] = rounds->spare[i];
+        if (!is_measured(rounds, i, at))
+            continue;
+        double rate = number(rounds, RATE)[i];
+        if (is_better(facts, rate, accelerator[i])) {
+            facts[F_ACCELERATOR] = (double)accelerator[i];
+            facts[F_BEST] = rate;
+        }
+        facts[F_CURRENT] = rate;
+        facts[F_UTILIZATION] = number(rounds, UTILIZATION)[i];
+        facts[F_MEMORY] = number(rounds, MEMORY)[i];
+        if (facts[F_BEST] > 0.0)
+            trials[3 * unit[i]] = facts[F_CURRENT] / facts[F_BEST];
+        number(rounds, MEASURED_AT)[i] = rounds->clock[ENDED_AT] = at;
+        number(rounds, MEASURED_RATE)[i] = rate;
+        integer(rounds, MEASURED_LEASE)[i] = integer(rounds, LEASE)[i];
+    }
+}
+
+/* slice_rounds(*run, facts, trials, unit, limits) -> rounds taken; all but the places change */
+static PyObject *slice_rounds(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    Rounds rounds = {0};
+    Rule rule = {decide_slice, keep_slice, arrays, NULL};
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "ejjejeii?iii?ieeid") || !open_rounds(&rounds, arrays))
+        goto end;
+    Py_ssize_t n = rounds.rows;
+    Array unit_of = arrays[UNIT];
+    unit_of.view.len = n * 8;
+    if (items(&arrays[UNIT]) != UNIT_COLUMNS * n || items(&arrays[LIMITS]) != N_LIMITS ||
+        items(&arrays[FACTS]) % n || items(&arrays[FACTS]) / n <= F_MOVED_AT ||
+        !all_below(&unit_of, 0, items(&arrays[UNIT_TRIALS]) / 3)) {
+        wrong_sizes();
+        goto end;
+    }
+    rule.room = malloc((rounds.round.sites + 1) * sizeof(double));
+    if (rule.room)
+        answer = take_rounds(&rounds, &rule);
+    else
+        PyErr_NoMemory();
+end:
+    free(rule.room);
+    close_rounds(&rounds);
+    return give(answer, &arguments);
+}
+
+/* The rest of the arguments of quantum_rounds. */
+enum { PASSES = TURN_ARGUMENTS, RECEIVED_BEFORE, TENANTS, TENANT, IDLE, SEEN, MAKE_UP };
+enum { ROW_PASS, ROW_TICKETS, ROW_STRIDE, ROW_COLUMNS };
+enum { T_OWED, T_DUE, T_CHANCE, T_DEMAND, T_FACTOR, T_COLUMNS };
+enum { STARTS_AT, QUANTA, UNRAISED, KEPT_PART, TURN_LENGTH, FACTOR_LIMIT, N_MAKE_UP };
+
+static double clipped(double value, double low, double high)
+{
+    value = value > low ? value : low;
+    return value < high ? value : high;
+}
+
+/* As owed_by_jobs and _Steady.bounded: the debts after the last quantum; 0 if factors change. */
+static int count_owed(Rounds *rounds, Rule *rule, double at, double *owed)
+{
+    const double *make_up = rule->arrays[MAKE_UP].view.buf;
+    const double *before = rule->arrays[RECEIVED_BEFORE].view.buf;
+    const int64_t *tenant = rule->arrays[TENANT].view.buf, *idle = rule->arrays[IDLE].view.buf;
+    Py_ssize_t tenants = items(&rule->arrays[IDLE]), width = rounds->width;
+    Py_ssize_t cells = tenants * width;
+    const double *table = rule->arrays[TENANTS].view.buf, *due = table + T_DUE * cells;
+    const double *chance = table + T_CHANCE * cells, *demand = table + T_DEMAND * cells;
+    const double *factor = table + T_FACTOR * cells;
+    double round_s = rounds->clock[ROUND_S], quanta = (at - make_up[STARTS_AT]) / round_s;
+    double longest = make_up[FACTOR_LIMIT];
+    for (Py_ssize_t c = 0; c < cells; c++)
+        owed[c] = table[T_OWED * cells + c] * make_up[KEPT_PART] + due[c] * quanta;
+    for (Py_ssize_t i = 0; i < rounds->rows; i++)
+        for (Py_ssize_t k = 0; k < width; k++)
+            owed[tenant[i] * width + k] -=
+                (rounds->now[i * width + k] - before[i * width + k]) / round_s;
+    int within = make_up[UNRAISED] != 0.0;
+    for (Py_ssize_t c = 0; c < cells; c++) {
+        if (idle[c / width])
+            owed[c] = 0.0;
+        within = within && !(fabs(owed[c]) > chance[c]);
+    }
+    for (Py_ssize_t c = 0; !within && c < cells; c++) {
+        double over = fabs(owed[c]) - chance[c], missed = over > 0.0 ? over : 0.0;
+        missed = owed[c] > 0.0 ? missed : owed[c] < 0.0 ? -missed : 0.0;
+        double part = due[c] > 0.0 ? missed / (due[c] * make_up[QUANTA]) : 0.0;
+        if (clipped(1.0 + part, 1.0 / longest, longest) != factor[c])
+            return 0;
+        double most = make_up[TURN_LENGTH] * demand[c] +
+            (longest - 1.0) * due[c] * make_up[QUANTA];
+        owed[c] = clipped(owed[c], -most, most);
+    }
+    return 1;
+}
+
+/* As QuantumTurns.next_turn, up to the ranks. */
+static int decide_quantum(Rounds *rounds, Rule *rule, double at)
+{
+    const double *make_up = rule->arrays[MAKE_UP].view.buf;
+    const double *before = rule->arrays[RECEIVED_BEFORE].view.buf;
+    const double *table = rule->arrays[PASSES].view.buf;
+    const int64_t *seen = rule->arrays[SEEN].view.buf, *home = rounds->round.home;
+    Py_ssize_t n = rounds->rows, width = rounds->width, sites = rounds->round.sites;
+    const double *tickets = table + ROW_TICKETS * n, *stride = table + ROW_STRIDE * n;
+    double *least = rule->room, *passes = rounds->passes;
+    if (make_up[QUANTA] != 0.0 && !count_owed(rounds, rule, at, rule->room + sites))
+        return 0;
+    for (Py_ssize_t s = 0; s < sites; s++)
+        least[s] = INFINITY;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double had = 0.0;
+        for (Py_ssize_t k = 0; k < width; k++) {
+            if (rounds->now[i * width + k] > 0.0 && !seen[i * width + k])
+                return 0;
+            had += rounds->now[i * width + k] - before[i * width + k];
+        }
+        passes[i] = table[ROW_PASS * n + i] + had / rounds->clock[ROUND_S] * stride[i];
+        if (passes[i] < least[home[i]])
+            least[home[i]] = passes[i];
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double first = least[home[i]], ahead = (passes[i] - first) * tickets[i];
+        passes[i] = first + (tickets[i] > 0.0 ? ahead / tickets[i] : 0.0);
+    }
+    return rank_passes(passes, n, 9, rounds->ranks);
+}
+
+static void keep_quantum(Rounds *rounds, Rule *rule, double at)
+{
+    double *make_up = rule->arrays[MAKE_UP].view.buf, *owed = rule->arrays[TENANTS].view.buf;
+    Py_ssize_t cells = items(&rule->arrays[IDLE]) * rounds->width;
+    memcpy(rule->arrays[PASSES].view.buf, rounds->passes, rounds->rows * sizeof(double));
+    memcpy(rule->arrays[RECEIVED_BEFORE].view.buf, rounds->now,
+        rounds->rows * rounds->width * sizeof(double));
+    if (make_up[QUANTA] != 0.0)
+        memcpy(owed + T_OWED * cells, rule->room + rounds->round.sites, cells * sizeof(double));
+    make_up[STARTS_AT] = at;
+}
+
+/* quantum_rounds(*run, passes, received, tenants, tenant, idle, seen, make_up) -> rounds taken */
+static PyObject *quantum_rounds(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    Rounds rounds = {0};
+    Rule rule = {decide_quantum, keep_quantum, arrays, NULL};
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "ejjejeii?iii?ieeeiiie") ||
+        !open_rounds(&rounds, arrays))
+        goto end;
+    Py_ssize_t n = rounds.rows, tenants = items(&arrays[IDLE]), width = rounds.width;
+    if (items(&arrays[PASSES]) != ROW_COLUMNS * n || items(&arrays[RECEIVED_BEFORE]) != n * width ||
+        items(&arrays[TENANTS]) != T_COLUMNS * tenants * width || items(&arrays[TENANT]) != n ||
+        items(&arrays[SEEN]) != n * width || items(&arrays[MAKE_UP]) != N_MAKE_UP ||
+        !all_below(&arrays[TENANT], 0, tenants)) {
+        wrong_sizes();
+        goto end;
+    }
+    rule.room = malloc((rounds.round.sites + tenants * width + 1) * sizeof(double));
+    if (rule.room)
+        answer = take_rounds(&rounds, &rule);
+    else
+        PyErr_NoMemory();
+end:
+    free(rule.room);
+    close_rounds(&rounds);
     return give(answer, &arguments);
 }
 
@@ -2196,12 +2731,12 @@ static PyObject *near_pairs(PyObject *module, PyObject *const *args, Py_ssize_t 
             const double *second = block + (name[b] * workloads + name[a]) * width;
             const double *first_alone = alone + a * width, *second_alone = alone + b * width;
             for (Py_ssize_t j = 0; j < width; j++) {
+                double worth = first[j] * value[a * width + j] + second[j] * value[b * width + j];
+                if (!(price[j] + time_price[a] + time_price[b] - worth <= limit))
+                    continue;
                 if (!(first[j] > 0.0 && second[j] > 0.0 && first_alone[j] > 0.0 &&
                       second_alone[j] > 0.0) ||
                     !(first[j] / first_alone[j] + second[j] / second_alone[j] > 1.0))
-                    continue;
-                double worth = first[j] * value[a * width + j] + second[j] * value[b * width + j];
-                if (!(price[j] + time_price[a] + time_price[b] - worth <= limit))
                     continue;
                 if (pairs < room)
                     code[pairs] = (a * n + b) * width + j;
@@ -2234,6 +2769,8 @@ static PyMethodDef methods[] = {
     {"assign_units", (PyCFunction)(void (*)(void))assign_units, METH_FASTCALL, NULL},
     {"pass_ranks", (PyCFunction)(void (*)(void))pass_ranks, METH_FASTCALL, NULL},
     {"device_turns", (PyCFunction)(void (*)(void))device_turns, METH_FASTCALL, NULL},
+    {"slice_rounds", (PyCFunction)(void (*)(void))slice_rounds, METH_FASTCALL, NULL},
+    {"quantum_rounds", (PyCFunction)(void (*)(void))quantum_rounds, METH_FASTCALL, NULL},
     {"near_pairs", (PyCFunction)(void (*)(void))near_pairs, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -14,21 +14,41 @@ for job in server.wait_all([job.id for job in jobs]):
 import json
 import math
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from fairlead.code_snapshot.packing import PackedCode, pack
-from fairlead.model.errors import FairleadError
-from fairlead.submitted_job import ENDED_STATES, SubmittedJob
+from fairlead.model.submission.batch import check_size, divide_fields
+from fairlead.server_address import parse_address
+from fairlead.server_error import (
+    ServerError,
+    UnreachableError,
+    UntrustedCertificateError,
+    error_of,
+)
+from fairlead.submitted_job import ENDED_STATES, ChangedJobs, SubmittedJob
 from fairlead.tls import explain_untrusted_certificate
 
+__all__ = [
+    "OVER",
+    "TERMINAL_STATES",
+    "Client",
+    "ServerError",
+    "UnreachableError",
+    "UntrustedCertificateError",
+    "UntrustedError",
+    "job_path",
+]
 TERMINAL_STATES = OVER = ENDED_STATES
 """states that a job does not leave; ``OVER`` is the earlier name"""
+UntrustedError = UntrustedCertificateError
+"""earlier name"""
 _LOGIN = "login.json"
 _MAX_IDLE_S = 2.0
 """age after which a connection is not used again"""
@@ -36,45 +56,22 @@ _MAX_RETRIES, _MAX_RETRY_S = 5, 10.0
 """limits for retries after status 429"""
 _POLL_S = 0.3
 _RECONNECT_S = 60.0
-"""time for which ``wait`` tolerates an unreachable server, as during a restart"""
 _PART_BYTES = 1 << 20
 """size of the parts in which a code snapshot is uploaded"""
 _SILENCE_S = 60.0
 """timeout of a stream of events; the server sends something every 15 s"""
 
 
-class ServerError(FairleadError):
-    """The server rejected a request, with the code of its error; or it cannot be reached."""
-
-    code = "server"
-
-    def __init__(self, message: str, code: str = "server") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class UnreachableError(ServerError):
-    """The server did not answer."""
-
-
-class UntrustedCertificateError(ServerError):
-    """The server's certificate is not accepted; has the problem and the fix."""
-
-    def __init__(self, problem: str, fix: str) -> None:
-        super().__init__(f"{problem}; {fix}")
-        self.problem, self.fix = problem, fix
-
-
-UntrustedError = UntrustedCertificateError
-"""earlier name"""
-
-
 class Client:
-    """A client of one server."""
+    """A client of one server.
 
-    def __init__(self, url: str, token: str) -> None:
-        self._url = _address(url)
-        self._token = token
+    Submissions and ``wait`` tolerate a server that was reached and does not answer for
+    ``reconnect_s`` seconds, as during a restart.
+    """
+
+    def __init__(self, url: str, token: str, *, reconnect_s: float = _RECONNECT_S) -> None:
+        self._url = parse_address(url)
+        self._token, self._reconnect_s = token, reconnect_s
         self._connection: client.HTTPConnection | None = None
         self._used_at = 0.0
         self._reached_before = False
@@ -129,7 +126,19 @@ class Client:
             )
             body |= {"code_snapshot": code.digest, "code_commit": code.commit}
             body["code_dirty"] = code.is_dirty
-        return SubmittedJob(self.post("/v1/jobs", body))
+        return SubmittedJob(self.post_once("/v1/jobs", body))
+
+    def submit_all(
+        self, jobs: Sequence[Mapping[str, object]], *, idempotency_key: str = ""
+    ) -> list[SubmittedJob]:
+        """Submit several jobs, all or none and none twice, each by its fields; see the REST API.
+
+        One may wait for another of them by its name: ``{"after": ["prepare"]}``.
+        """
+        check_size(len(jobs))
+        common, own = divide_fields([{"directory": os.getcwd(), **job} for job in jobs])
+        body = {"jobs": own, "common": common, "idempotency_key": idempotency_key}
+        return [SubmittedJob(job) for job in self.post_once("/v1/jobs/batch", body)]
 
     def upload_code(self, directory: str, *, tenant: str | None = None) -> PackedCode:
         """Upload a directory as a code snapshot, unless the server has it; return its id."""
@@ -186,6 +195,12 @@ class Client:
         """Set a job's priority."""
         return SubmittedJob(self.ask("PATCH", job_path(job_id), {"priority": priority}))
 
+    def change_all(self, action: str, job_ids: Sequence[str], **settings: object) -> ChangedJobs:
+        """Cancel, suspend, resume or change several jobs, all or none; see the REST API."""
+        check_size(len(job_ids))
+        body = {"action": action, "jobs": [*job_ids], **settings}
+        return ChangedJobs.of(self.post("/v1/jobs/changes", body))
+
     def _act(self, job_id: str, action: str) -> SubmittedJob:
         return SubmittedJob(self.post(job_path(job_id, action)))
 
@@ -225,7 +240,6 @@ class Client:
     ) -> SubmittedJob:
         """Return a job once it has ended; TimeoutError if that takes too long.
 
-        A server that has answered before may be unreachable for a minute, as during a restart.
         ``seen`` is called with the job after each poll at which it has not ended.
         """
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -235,7 +249,7 @@ class Client:
                 job = self.job(job_id)
             except UnreachableError as error:
                 unreachable_since = min(unreachable_since, time.monotonic())
-                if not self._reached_before or time.monotonic() - unreachable_since > _RECONNECT_S:
+                if not self._reached_before or self._is_too_long(unreachable_since):
                     raise
                 status = f"not known to have ended: {error}"
             else:
@@ -261,7 +275,7 @@ class Client:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
             answer = connection.getresponse()
             if answer.status != 200:
-                raise _error_of(answer.status, answer.read())
+                raise error_of(answer.status, answer.read())
             while line := answer.readline():
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
@@ -279,6 +293,29 @@ class Client:
         """Send a POST request and return the answer."""
         return self.ask("POST", path, body)
 
+    def post_once(self, path: str, body: Mapping[str, object]) -> Any:
+        """Submit jobs and return the answer; send the request again if the answer is lost.
+
+        By its idempotency key, which it gets if it has none, the server recognises the jobs that
+        it has already.
+        """
+        body = {**body, "idempotency_key": body.get("idempotency_key") or secrets.token_hex(16)}
+        unreachable_since = math.inf
+        while True:
+            try:
+                return self.post(path, body)
+            except UnreachableError as error:
+                unreachable_since = min(unreachable_since, time.monotonic())
+                if not self._reached_before:
+                    raise
+                if self._is_too_long(unreachable_since):
+                    doubt = "the submission may have arrived: see `fairlead jobs`"
+                    raise UnreachableError(f"{error}; {doubt}") from None
+            time.sleep(_POLL_S)
+
+    def _is_too_long(self, unreachable_since: float) -> bool:
+        return time.monotonic() - unreachable_since > self._reconnect_s
+
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Return the answer's JSON, None without a body; ServerError if it was rejected."""
         _, text = self.text(method, path, body)
@@ -295,7 +332,7 @@ class Client:
             time.sleep(min(float(headers.get("retry-after", 1)), _MAX_RETRY_S))
             status, headers, text = self.raw(method, path, body)
         if status >= 400:
-            raise _error_of(status, text)
+            raise error_of(status, text)
         return headers, text
 
     def raw(
@@ -309,6 +346,8 @@ class Client:
         try:
             if self._connection is None:
                 self._connection = self._connect(30.0)
+                self._connection.connect()
+                self._reached_before = True
             self._connection.request(
                 method,
                 self._url.path.rstrip("/") + path,
@@ -318,7 +357,6 @@ class Client:
             answer = self._connection.getresponse()
             answer_headers = {name.lower(): value for name, value in answer.headers.items()}
             text = answer.read()
-            self._reached_before = True
             return answer.status, answer_headers, text
         except (OSError, client.HTTPException) as error:
             self.close()
@@ -341,29 +379,6 @@ class Client:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _address(url: str) -> SplitResult:
-    """Return the parts of a server's address; ServerError if it is not one."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port out of range, a missing bracket
-        usable = False
-    if not usable:
-        raise ServerError(
-            f"server: bad address {url!r}: expected one such as http://127.0.0.1:8642"
-        )
-    return parts
-
-
-def _error_of(status: int, text: bytes) -> ServerError:
-    """Return the error of a rejected request, with the server's message if it has one."""
-    try:
-        error = json.loads(text)["error"]
-        return ServerError(str(error["message"]), str(error["code"]))
-    except (ValueError, KeyError, TypeError):
-        return ServerError(f"server: status {status}")
 
 
 def job_path(job_id: str, *rest: str) -> str:

@@ -257,6 +257,19 @@ class CompiledKernels(Protocol):
     ) -> tuple[int, int]:
         """Let rows take turns on the devices of their homes; return how many stop and start."""
 
+    def slice_rounds(self, *arrays: FloatArray | IntArray | None) -> int:
+        """Take slices in which rows take turns; return how many. All but the places change.
+
+        The arrays are those of a ``TurnRun``, then facts, trials, units and thresholds.
+        """
+
+    def quantum_rounds(self, *arrays: FloatArray | IntArray | None) -> int:
+        """Take quanta in which rows take turns; return how many. All but the places change.
+
+        The arrays are those of a ``TurnRun``, then passes, the time received, the tables and
+        numbers of tenants, the accelerators that rows have seen, and the rule for debts.
+        """
+
 
 def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):

@@ -19,7 +19,7 @@ from typing import Any
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.errors import ImpossibleJobError, UsageError
-from fairlead.sim.compare import default_restore_cost_s
+from fairlead.sim.compare import check_policies, default_restore_cost_s
 from fairlead.sim.metrics import JobResult, Result, TenantResult
 from fairlead.sim.runs import SimulationOptions, run_scenario, scenario_of
 
@@ -172,6 +172,7 @@ def compare(
     ``restore_cost_s`` says otherwise; 0 ignores restarts. The table's caption states the cost and
     the number of skipped jobs.
     """
+    check_policies(policies, "policies")
     if restore_cost_s is None:
         named = options.get("mechanism"), options.get("round_s")
         mechanisms = [create_mechanism(policy, *named) for policy in policies]

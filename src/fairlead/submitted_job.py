@@ -1,7 +1,7 @@
 """A submitted job as the server describes it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 ENDED_STATES = ("finished", "failed", "cancelled")
 """states that a job does not leave"""
@@ -64,3 +64,27 @@ class SubmittedJob(dict[str, Any]):
     def message(self) -> str:
         """Reason for the job's state, where there is one."""
         return str(self["message"])
+
+
+class RejectedJob(NamedTuple):
+    """A job that a request for many has not changed."""
+
+    id: str
+    code: str
+    """code of the error"""
+    message: str
+
+
+class ChangedJobs(NamedTuple):
+    """The result of a change of several jobs."""
+
+    jobs: list[SubmittedJob]
+    rejected: list[RejectedJob]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "ChangedJobs":
+        """Return the result that the server's answer describes."""
+        rejected = [
+            RejectedJob(one["id"], one["code"], one["message"]) for one in answer["rejected"]
+        ]
+        return cls([SubmittedJob(job) for job in answer["jobs"]], rejected)

@@ -7,8 +7,9 @@ import pytest
 from tests.conformance.registered import NAMES, make_mechanism
 
 from fairlead.core import state_bytes
-from fairlead.core.handlers.turn_rounds import apply_turn
+from fairlead.core.handlers.turn_rounds import apply_rounds, apply_turn
 from fairlead.files import read_speeds
+from fairlead.mechanisms._tickets.turn_run import ROUNDS, TurnRun
 from fairlead.mechanisms.base import TakesTurns
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import NodeLost, NodeReturned
@@ -52,13 +53,18 @@ def test_rounds_without_events_end_in_the_same_state(
 ) -> None:
     """An observer of events makes the simulation send every event."""
     scenario = _scenario(name, tenants, restore_cost_s)
-    turns: list[float] = []
+    turns: list[int] = []
 
-    def counted(state: Any, at: float, *rest: Any) -> Any:
-        turns.append(at)
-        return apply_turn(state, at, *rest)
+    def counted(*turn: Any) -> Any:
+        turns.append(1)
+        return apply_turn(*turn)
+
+    def counted_run(state: Any, run: TurnRun) -> None:
+        turns.append(int(run.counts[ROUNDS]))
+        apply_rounds(state, run)
 
     monkeypatch.setattr("fairlead.sim.turn_rounds.apply_turn", counted)
+    monkeypatch.setattr("fairlead.sim.turn_rounds.apply_rounds", counted_run)
     by_events, before = simulate(replace(scenario, on_event=lambda _: None))
     assert not turns
     skipping, after = simulate(scenario)
@@ -69,6 +75,6 @@ def test_rounds_without_events_end_in_the_same_state(
     for column in COLUMNS:
         assert getattr(by_events, column).tobytes() == getattr(skipping, column).tobytes()
     if isinstance(scenario.mechanism, TakesTurns):
-        assert len(turns) > skipping.rounds / 8
+        assert sum(turns) > skipping.rounds / 8
     else:
         assert not turns

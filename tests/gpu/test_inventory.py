@@ -49,6 +49,7 @@ def test_load_is_seen(reader: NvmlReader) -> None:
     (gpu, *_) = reader.gpus()
     if gpu.uuid.startswith("MIG-"):
         pytest.skip("NVML has no load of MIG devices")
+    torch.cuda.empty_cache()  # of earlier tests, whose memory the matrix would get
     before = reader.read(gpu.uuid, 0)
     matrix = torch.randn(8192, 8192, device="cuda")
     for _ in range(2000):

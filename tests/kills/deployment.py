@@ -145,7 +145,8 @@ class KillSite:
             token = self.data / "admin.token"
             if not token.exists():
                 raise ServerError("the server has never started")
-            self._client = Client(f"http://127.0.0.1:{self._port}", token.read_text())
+            url = f"http://127.0.0.1:{self._port}"  # the same thread restarts the server
+            self._client = Client(url, token.read_text(), reconnect_s=0.0)
         return self._client
 
     def jobs(self) -> list[dict[str, Any]] | None:

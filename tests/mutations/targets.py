@@ -1,9 +1,10 @@
 """Functions that the mutation test changes, and code that it leaves out."""
 
 TARGETS: dict[str, str] = {
-    "fairlead.live.batches": "process _handle_batch",
+    "fairlead.live.inputs.batches": "process _handle_batch",
     "fairlead.live.driver": "start _recover _switch_config renew _process_batch",
-    "fairlead.live.jobs": "submit suspend resume",
+    "fairlead.live.job_requests.submissions": "submit _admit _keep",
+    "fairlead.live.job_requests.changes": "suspend resume _apply",
     "fairlead.live.journal": "restore begin_batch commit save_state_if_due switch_config"
     " _write_state",
     "fairlead.live.scheduling_config": "read config_for_state",
@@ -25,7 +26,8 @@ TARGETS: dict[str, str] = {
     " _agree_on_last_step _set_last_step _renew",
     "fairlead.job.gang_exit": "has_begun last_step _announced_steps",
     "fairlead.job.leased_run": "_restore _on_signal checkpoint steps begin_step end_step finish"
-    " _skip_done _save_or_raise _leave _save_or_leave",
+    " _save_or_raise _leave _save_or_leave",
+    "fairlead.job.registration": "skip",
     "fairlead.core.leases": "slots is_open of_job on_devices waits_for_release mark_leaving start"
     " close restore saved columns",
     "fairlead.core.handlers.jobs": "_deactivate job_released",
@@ -55,7 +57,7 @@ IGNORED = (
     *("log.", "publish(", "_print_to_log", "metrics", "messages", "steps_per_s"),
     *("heartbeat_at", "_began", "rounds_s", "_due_at", "self._load", "load.", "_unsaved_bytes"),
     *("decisions_s", "Audit", "counters", "usage", "changes += 1", "planned_from"),
-    *("own_steps", "packed", "copy", "_free", "limit_s", "memory_gib", "_progress["),
+    *("own_steps", "packed", "copy", "free_slots", "limit_s", "memory_gib", "_progress["),
     *(
         "_remove(",
         "os.close",
@@ -73,7 +75,7 @@ IGNORED = (
         "_connection",
         "rate_limiters.",
     ),
-    *("_output.copy", "_size[", "_n_held", "step_at", "last_step"),
+    *("_output.copy", "_size[", "n_held", "step_at", "last_step"),
     *("emulated", "measured", "speeds.record("),
     *("self.tick()", "self.finish()", "launched_at", "_announce"),
     *(

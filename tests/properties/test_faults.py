@@ -13,8 +13,8 @@ from tests.faults.system.store import MemoryStore, StoredData
 
 from fairlead.core.nodes import NodeTable
 from fairlead.job import lease
-from fairlead.live import batches
-from fairlead.live.inbox import InboxItem
+from fairlead.live.inputs import batches
+from fairlead.live.inputs.inbox import HandledBatch, InboxItem
 from fairlead.store import Audit, FencedError, Put, Remove, Store
 
 SEEDS, SHARDS = int(os.environ.get("FAIRLEAD_FAULT_SEEDS", "1000")), 20
@@ -76,8 +76,8 @@ def test_lease_that_never_expires_is_detected(monkeypatch: pytest.MonkeyPatch) -
 def test_answer_before_the_commit_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     original = batches.BatchProcessor._handle_batch
 
-    def hasty(self: batches.BatchProcessor, first: InboxItem) -> Any:
-        batch = original(self, first)
+    async def hasty(self: batches.BatchProcessor, first: InboxItem) -> HandledBatch:
+        batch = await original(self, first)
         for item in batch.items:
             item.succeed()
         return batch

@@ -1,6 +1,8 @@
 """The Python API for notebooks: the same figures as the command line, as tables."""
 
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from fairlead.model.errors import InputError, UsageError
 from fairlead.notebook import FIGURES, Table
 
 CLUSTER = "v100=4,k80=4"
+SPEEDS = "gandiva-fair"
 
 
 def test_simulate_gives_the_figures_of_the_command_line() -> None:
@@ -66,6 +69,37 @@ def test_errors_name_the_column_or_the_input() -> None:
         Table(("a",), ())["b"]
     with pytest.raises(InputError):
         fairlead.simulate(cluster="v100=x")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"round_s": 0}, "round_s: out of range: expected 0.001 or more"),
+        ({"round_s": -1.0}, "round_s: out of range: expected 0.001 or more"),
+        ({"round_s": math.nan}, "round_s: out of range: expected"),
+        ({"round_s": "60"}, "round_s: not a number: '60': expected one such as 2.5"),
+        ({"restore_cost_s": -300.0}, "restore_cost_s: out of range: expected 0 or more"),
+        ({"restore_cost_s": math.nan}, "restore_cost_s: out of range: expected at most 10000000"),
+        ({"truth": SPEEDS, "noise": -0.1}, "noise: out of range: expected 0 or more"),
+        ({"truth": SPEEDS, "noise": 5.0}, "noise: out of range: expected at most 1"),
+        ({"truth": SPEEDS, "noise": math.nan}, "noise: out of range: expected at most 1"),
+        ({"truth": SPEEDS, "plan_on": 7.0}, "plan_on: out of range: expected at most 0.99"),
+        ({"cluster": {"v100": 4}}, "cluster: not a text: an object: expected accelerator=count"),
+        ({"mechanism": "hadar"}, "mechanism: 'hadar' realises no policy: name it as the policy"),
+    ],
+)
+def test_values_that_the_command_line_refuses_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((UsageError, InputError), match=f"^{re.escape(message)}"):
+        fairlead.simulate("fifo", **options)
+
+
+def test_a_comparison_needs_different_policies() -> None:
+    with pytest.raises(UsageError, match=r"^policies: empty: expected a list"):
+        fairlead.compare([])
+    with pytest.raises(UsageError, match=r"^policies: duplicate: 'fifo'"):
+        fairlead.compare(["fifo", "fifo"])
 
 
 def test_importing_fairlead_loads_no_numpy() -> None:

@@ -4,13 +4,22 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from fairlead.store import Audit, FencedError, Put, Remove, Store, tables
+from fairlead.store import (
+    Audit,
+    FencedError,
+    Put,
+    Remove,
+    Store,
+    StoreUnavailableError,
+    tables,
+)
 from fairlead.store.schema import schema_state
 
 
@@ -101,3 +110,20 @@ def test_reopened_store_keeps_its_events_and_tokens(url: str) -> None:
     assert [r.body for r in second.load_events(0)] == ["a"]
     assert second.acquire("again") == 2
     second.close()
+
+
+def test_a_write_to_a_full_database_names_the_directory_and_writes_nothing(tmp_path: Path) -> None:
+    def limit(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 40")
+
+    sa.event.listen(sa.Engine, "connect", limit)
+    try:
+        store = Store(f"sqlite:///{tmp_path}/fairlead.db")
+        token = token_of(store)
+        store.append(token, 1, ["a"])
+        with pytest.raises(StoreUnavailableError, match=f"disk full .* space in {tmp_path}, then"):
+            store.append(token, 2, ["b" * 200_000])
+        assert [event.body for event in store.load_events(0)] == ["a"]
+        store.close()
+    finally:
+        sa.event.remove(sa.Engine, "connect", limit)

@@ -30,15 +30,20 @@ class _Block(nn.Module):
         return nn.functional.relu(self.convolutions(images) + self.shortcut(images))
 
 
-def build(batch_size: int, device: str) -> Training:
-    """Return the training of a ResNet-18 by SGD with momentum."""
+def network(device: str) -> nn.Module:
+    """Return a ResNet-18."""
     layers = [nn.Conv2d(3, _WIDTHS[0], 3, 1, 1, bias=False), nn.BatchNorm2d(_WIDTHS[0]), nn.ReLU()]
     before = _WIDTHS[0]
     for width in _WIDTHS:
         layers += [_Block(before, width, 1 if width == before else 2), _Block(width, width, 1)]
         before = width
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, CLASSES)]
-    model = nn.Sequential(*layers).to(device)
+    return nn.Sequential(*layers).to(device)
+
+
+def build(batch_size: int, device: str) -> Training:
+    """Return the training of a ResNet-18 by SGD with momentum."""
+    model = network(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     images = Images(batch_size, device)
 

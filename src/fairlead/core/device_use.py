@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.core.jobs import PROFILE
 from fairlead.core.scheduler import Scheduler
 from fairlead.model.lease import SLOT_LIMIT
+from fairlead.model.plan import ABSENT
 from fairlead.model.speeds.key import Consolidation, SpeedKey, scoped_workload
 from fairlead.model.speeds.placement import placement_of
 from fairlead.policies.base import mean_speed
@@ -40,6 +41,19 @@ def device_use(scheduler: Scheduler[Any]) -> list[DeviceUse]:
         for i, slots in enumerate(leases.holder.T.tolist())
         if node_of[i] not in removed
     ]
+
+
+def accelerators_held(scheduler: Scheduler[Any], number: int) -> dict[str, int]:
+    """Return accelerator → devices that a job and its copies hold, in the cluster's order."""
+    jobs, leases, cluster = scheduler.jobs, scheduler.leases, scheduler.cluster
+    accelerator, lease = int(jobs.on[number]), int(jobs.lease[number])
+    if accelerator == ABSENT:
+        return {}
+    if accelerator >= 0 and lease != ABSENT:
+        return {cluster.accelerators[accelerator]: leases.devices_of(lease)}
+    held = np.isin(leases.holder, leases.of_job(number)).any(axis=0)
+    counts = np.bincount(cluster.accelerator_of[held], minlength=len(cluster.accelerators))
+    return {name: n for name, n in zip(cluster.accelerators, counts.tolist(), strict=True) if n}
 
 
 class TenantHolding(NamedTuple):

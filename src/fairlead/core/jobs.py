@@ -282,9 +282,10 @@ class JobTable:
 
     def store_measurements(self, jobs: IntArray, reports: FloatArray) -> None:
         """Replace the last reports of jobs; a row: at, lease, speed, utilisation, memory."""
-        missing = int(jobs.max()) + 1 - len(self.measured)
-        if missing > 0:
-            more = np.full((max(missing, len(self.measured)), len(_MEASURED)), _UNMEASURED)
+        last, known = int(jobs.max()), len(self.measured)
+        if last >= known:
+            # A power of two: the size does not depend on the sequence of reports.
+            more = np.full(((1 << last.bit_length()) - known, len(_MEASURED)), _UNMEASURED)
             self.measured = np.concatenate([self.measured, more])
         self.measured[jobs] = reports
 

@@ -45,10 +45,10 @@ class LeaseTable:
         self._extra_device_s: dict[tuple[int, int], float] = {}
         """job, accelerator → device-seconds that ended leases of an elastic job held beyond its
         gang; negative if they held fewer"""
-        self._free: list[int] = []
-        self._n_held = 0
+        self.free_slots: list[int] = []
+        self.n_held = 0
         """devices held, counted once per lease"""
-        self._gangs = False
+        self.gangs = False
         """whether any lease so far had more than one device"""
         self._reset_slots(devices)
 
@@ -63,14 +63,14 @@ class LeaseTable:
         self, ints: tuple[IntArray, ...], counted_at: FloatArray, leaving: BoolArray
     ) -> None:
         self._columns = ints
-        self.lease, self.job, self.copy, self._size, self._accelerator, self._first = ints
+        self.lease, self.job, self.copy, self._size, self.accelerator, self.first = ints
         self.counted_at = counted_at
         """instant up to which the time held has been credited to the job"""
         self.leaving = leaving
         """slots → the lease was preempted and cannot be renewed"""
 
     def __len__(self) -> int:
-        return len(self.lease) - 1 - len(self._free)
+        return len(self.lease) - 1 - len(self.free_slots)
 
     @property
     def packed(self) -> bool:
@@ -93,10 +93,10 @@ class LeaseTable:
     def nonstandard_slots(self) -> IntArray:
         """The active slots that share devices, mix accelerators, or differ from the job's gang."""
         slots = self.active_slots
-        on = zip(self.job[slots].tolist(), self._accelerator[slots].tolist(), strict=True)
+        on = zip(self.job[slots].tolist(), self.accelerator[slots].tolist(), strict=True)
         gang = np.array([self._jobs.gang_on(job, accelerator) for job, accelerator in on])
         odd = (self._size[slots] != gang) | (self.copy[slots] > 0)
-        odd |= self._accelerator[slots] == MIXED
+        odd |= self.accelerator[slots] == MIXED
         shared = np.count_nonzero(self.holder >= 0, axis=0) > 1
         nonstandard: IntArray = slots[odd | np.isin(slots, self.on_devices(shared))]
         return nonstandard
@@ -181,11 +181,11 @@ class LeaseTable:
         accelerator = self._accelerator_of[first]
         self.lease[slot] = lease
         self.job[slot] = units.job
-        self._first[slot] = first
+        self.first[slot] = first
         self.counted_at[slot] = at
         if not single:
             self._record_gang_sizes(units, slot, accelerator)
-        self._accelerator[slot] = accelerator
+        self.accelerator[slot] = accelerator
         copies = np.count_nonzero(units.copy)
         self._assign_devices(units, slot)
         if self.simple and not copies:
@@ -208,18 +208,18 @@ class LeaseTable:
         each = self._accelerator_of[units.device]
         alike = np.logical_and.reduceat(each == accelerator.repeat(size), units.start[:-1])
         accelerator[~alike] = MIXED
-        self._gangs = True
+        self.gangs = True
         self.simple &= bool(alike.all())
 
     def _assign_devices(self, units: Placements, slot: IntArray) -> None:
         device = units.device
         each = slot if len(device) == len(slot) else slot.repeat(units.size)
-        self._n_held += len(device)
+        self.n_held += len(device)
         if not self.packed:
             holder = self.holder[0]
             before = holder[device]
             holder[device] = each
-            if np.count_nonzero(holder >= 0) == self._n_held:
+            if np.count_nonzero(holder >= 0) == self.n_held:
                 return
             holder[device] = before  # some of these jobs share a device
         if len(device) == len(slot):
@@ -235,26 +235,26 @@ class LeaseTable:
             self.holder[free[0] if len(free) else -1, devices] = own
 
     def _number(self, count: int) -> IntArray:
-        if len(self._free) < count:
+        if len(self.free_slots) < count:
             self._add_slots(max(count, len(self.lease)))
-        left = len(self._free) - count
-        slots = self._free[left:]
-        del self._free[left:]
+        left = len(self.free_slots) - count
+        slots = self.free_slots[left:]
+        del self.free_slots[left:]
         numbers = [epoch * SLOT_LIMIT + slot for epoch, slot in enumerate(slots, self.next_epoch)]
         self.next_epoch += count
         return np.array(numbers, dtype=np.int64)
 
     def close(self, slots: IntArray) -> None:
         """End these leases and free their devices."""
-        if self.packed or self._gangs:
-            self._n_held -= int(self._size[slots].sum())
+        if self.packed or self.gangs:
+            self.n_held -= int(self._size[slots].sum())
             self._size[slots] = 1
             gone = np.zeros(len(self.lease), dtype=bool)
             gone[slots] = True
             self.holder[gone[self.holder]] = -1
         else:
-            self._n_held -= len(slots)
-            self.holder[0][self._first[slots]] = -1
+            self.n_held -= len(slots)
+            self.holder[0][self.first[slots]] = -1
         job = self.job[slots]
         self.lease[slots] = -1
         if self.simple:
@@ -274,7 +274,7 @@ class LeaseTable:
             self.leaving[slots] = False
         if self.pinned:
             self.pinned -= set(slots.tolist())
-        self._free += slots.tolist()
+        self.free_slots += slots.tolist()
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
         """Add the time for which these leases held each accelerator to rows of a job table."""
@@ -282,13 +282,13 @@ class LeaseTable:
             self._add_extra_device_s(slots, until, self._extra_device_s)
         if self.simple and compiled is not None:
             compiled.credit(
-                slots, rows, until, self.counted_at, self._accelerator, numbers, FIRST_TIME_COLUMN
+                slots, rows, until, self.counted_at, self.accelerator, numbers, FIRST_TIME_COLUMN
             )
             return
         held = until - self.counted_at[slots]
         if self.simple:
             # One flat index is several times faster than a pair of them.
-            at = rows * numbers.shape[1] + (self._accelerator[slots] + FIRST_TIME_COLUMN)
+            at = rows * numbers.shape[1] + (self.accelerator[slots] + FIRST_TIME_COLUMN)
             numbers.reshape(-1)[at] += held
             return
         into = numbers[:, FIRST_TIME_COLUMN:]
@@ -317,7 +317,7 @@ class LeaseTable:
             return
         for slot in slots.tolist():
             job, size = int(self.job[slot]), int(self._size[slot])
-            more = size - self._jobs.gang_on(job, int(self._accelerator[slot]))
+            more = size - self._jobs.gang_on(job, int(self.accelerator[slot]))
             if not more:
                 continue
             each_s = (until - float(self.counted_at[slot])) * more / size
@@ -329,7 +329,7 @@ class LeaseTable:
         """Start with this number of slots, all of them free."""
         ints = tuple(np.full(1, value) for value in _EMPTY_SLOT)
         self._set_columns(ints, np.zeros(1), np.zeros(1, dtype=bool))
-        self._free = []
+        self.free_slots = []
         self._add_slots(slots)
 
     def _add_slots(self, count: int) -> None:
@@ -343,11 +343,11 @@ class LeaseTable:
             np.concatenate([self.counted_at, zeros]),
             np.concatenate([self.leaving, zeros.astype(bool)]),
         )
-        self._free[:0] = range(before + count - 1, before - 1, -1)
+        self.free_slots[:0] = range(before + count - 1, before - 1, -1)
 
     def saved(self) -> dict[str, object]:
         """Return the table's content, for ``restore``; later lease numbers will be the same."""
-        return {**self.columns(), "free": self._free, "simple": self.simple}
+        return {**self.columns(), "free": self.free_slots, "simple": self.simple}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take the content that ``saved`` returned."""
@@ -358,8 +358,8 @@ class LeaseTable:
         self._reset_slots(wanted)
         for column, values in zip(self._columns, ints.T, strict=True):
             column[slots] = values
-        self._n_held = int(self._size[slots].sum())
-        self._gangs = bool((self._size[slots] > 1).any())
+        self.n_held = int(self._size[slots].sum())
+        self.gangs = bool((self._size[slots] > 1).any())
         self.counted_at[slots] = saved["counted_at"]
         self.leaving[slots] = saved["leaving"]
         self.pinned = frozenset(saved.get("pinned", ()))
@@ -372,7 +372,7 @@ class LeaseTable:
         self._extra_device_s = {
             (job, accelerator): more for job, accelerator, more in saved.get("beyond", ())
         }
-        self._free = list(saved["free"])
+        self.free_slots = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
         """Return the open leases' columns."""

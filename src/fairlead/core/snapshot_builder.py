@@ -23,7 +23,7 @@ from fairlead.core.limits import has_tenant_limits
 from fairlead.core.measured.restart_costs import RestartCosts
 from fairlead.core.nodes import NodeTable
 from fairlead.core.tenant_usage import Usage, charge_pinned, remaining_guarantees
-from fairlead.model.arrays import NO_FLOATS, NO_INTS, FloatArray, IntArray
+from fairlead.model.arrays import NO_FLOATS, NO_INTS, FloatArray, IntArray, is_among
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
@@ -109,6 +109,7 @@ class SnapshotBuilder:
         row_of = active.searchsorted(leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)
         if leases.leaving_count:
+            self._credit_leaving(active, at, rows)
             leaving = ~leases.is_open(ints[:, LEASE])
             if not leases.simple:  # copies hold leases that are not the job's own
                 leaving &= ~np.isin(active, leases.job[leases.active_slots])
@@ -145,6 +146,16 @@ class SnapshotBuilder:
             measured=jobs.measurements(active) if self._measured else None,
             restart_s=NO_FLOATS if self._restarts is None else self._restarts.of(active),
         )
+
+    def _credit_leaving(self, active: IntArray, at: float, rows: FloatArray) -> None:
+        """Add the time that preempted leases have held so far: leaving may take rounds.
+
+        Without it a job that leaves slowly would seem to have received nothing.
+        """
+        leases = self._leases
+        slots = leases.leaving.nonzero()[0]
+        slots = slots[is_among(leases.job[slots], active)]
+        leases.credit(slots, active.searchsorted(leases.job[slots]), at, rows)
 
     def _without_devices(
         self, numbers: IntArray, slots: IntArray, waiting: Placements

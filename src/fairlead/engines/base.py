@@ -56,7 +56,10 @@ class LaunchOrder:
     meets_at: str = ""
     """host:port of the rendezvous of a gang over several nodes"""
     may_stay: bool = True
-    """its process may stay without its device after the lease, where the engine offers that"""
+    """its process may be there without a device, before or after the lease, where the engine
+    offers that"""
+    forks: bool = False
+    """its job may run in copies, whose average the processes of its next leases must read"""
     offload_gib: float = 0.0
     """host memory up to which its processes may stay without their device after the lease"""
     resumes: int | None = None
@@ -242,8 +245,11 @@ class SupportsParking(Protocol):
         """Return job → (node, number on it) of the devices that its parked processes left."""
         ...
 
-    async def end_parked(self, job: str) -> None:
-        """End the parked processes of a job, if there are any."""
+    async def end_parked(self, job: str, *, drained: bool = False) -> None:
+        """End the parked processes of a job, if there are any.
+
+        ``drained``: because one of their nodes is; the log of the job's next lease says so.
+        """
         ...
 
     def remembered_jobs(self) -> Collection[str]:
@@ -262,19 +268,19 @@ class SupportsHandOver(Protocol):
     prepares: bool
     """False: ``prepare`` does nothing"""
 
-    def prepared_jobs(self) -> Mapping[str, tuple[str, int]]:
-        """Return job → node, and number on it, of the device for which a process is prepared."""
+    def prepared_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Return job → (node, number on it) of the devices for which processes are prepared."""
         ...
 
-    async def prepare(self, order: LaunchOrder) -> None:
-        """Start the process that a later lease with this order takes, unless there is one.
+    async def prepare(self, *orders: LaunchOrder) -> None:
+        """Start the processes that later leases of one job with these orders take; end others.
 
-        The order's lease has no meaning. The process waits when it attaches.
+        The orders' leases have no meaning. A process waits when it attaches.
         """
         ...
 
     async def end_prepared(self, job: str) -> None:
-        """End the process that is prepared for a job, if there is one."""
+        """End the processes that are prepared for a job, if there are any."""
         ...
 
 

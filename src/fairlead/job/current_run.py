@@ -1,5 +1,6 @@
 """The run of this process."""
 
+import atexit
 import os
 
 from fairlead.job.run import Run
@@ -26,4 +27,6 @@ def attach() -> Run:
     from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415
 
     announce(os.environ)
-    return LeasedRun(int(os.environ["FAIRLEAD_LEASE"]), os.environ)
+    run = LeasedRun(int(os.environ["FAIRLEAD_LEASE"]), os.environ)
+    atexit.register(run.note_exit)
+    return run

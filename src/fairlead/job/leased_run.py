@@ -5,9 +5,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -26,9 +25,12 @@ from fairlead.job.resizing import Resizing
 from fairlead.job.run import Run, T
 from fairlead.job.saving.memory_file import MemoryFile
 from fairlead.job.saving.saver import Saver
+from fairlead.job.status_file import StatusFile
 
 _MAX_METRICS = 100
 """metrics that the server keeps for one job"""
+_LOOK_S = 1.0
+"""seconds between two looks at the handler of SIGTERM, which cost a few microseconds"""
 _EMULATED_SPEED = "FAIRLEAD_EMULATED_STEPS_PER_S"
 
 
@@ -44,7 +46,7 @@ class LeasedRun(Run):
         shared = environment["FAIRLEAD_CHECKPOINT_DIR"]
         self._directory: str = get("FAIRLEAD_NODE_CHECKPOINT_DIR") or shared
         self.checkpoint_dir = self._directory
-        self._status_file = get("FAIRLEAD_STATUS_FILE")
+        self._status = StatusFile(get("FAIRLEAD_STATUS_FILE"))
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
         self._emulated_speed = EmulatedSpeed(float(get(_EMULATED_SPEED, "0")))
@@ -58,6 +60,8 @@ class LeasedRun(Run):
         self._in_epochs, self._is_last_epoch = False, True
         self._skip = 0
         self._in_step = self._save_after_step = self._has_left = False
+        self._handles_stop, self._look_at = True, 0.0
+        """no other handler of SIGTERM than the library's was seen; time of the next look"""
         self._resizing = Resizing(self._state)
         self._saved_at = time.monotonic()
         self.lease = lease
@@ -102,6 +106,7 @@ class LeasedRun(Run):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
+        self._look_at_handler()
         self._check_lease()
 
     def _check_lease(self) -> None:
@@ -196,10 +201,11 @@ class LeasedRun(Run):
         if self._parking is not None:
             self._parking.enter()
         self._state.begin()
+        self._look_at_handler()
         self._resizing.items = items
         if self._parking is not None and self._resizes():
             self._parking.declare_resizing()
-        iterator = self._skip_done(iter(items))
+        iterator, self._skip = self._state.skip(iter(items), self._skip)
         if self._copy:
             iterator = self._copy.own_items(iterator)
         self._state.mark()
@@ -221,6 +227,7 @@ class LeasedRun(Run):
         if self._copy:
             raise RuntimeError("max_copies: a framework owns the loop: expected run.steps(…)")
         self._state.begin()
+        self._look_at_handler()
         self._state.continue_epoch()
         self._state.mark()
 
@@ -242,6 +249,8 @@ class LeasedRun(Run):
         self._state.mark()
         self._lease.steps = self._own_steps
         self._lease.last_step_at = now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at_handler()
         due = self.world_size == 1 and now - self._saved_at > self._every_s
         if due or self._save_after_step:
             self._save_or_raise()
@@ -260,26 +269,24 @@ class LeasedRun(Run):
         if self._is_complete():
             self._lease.close()
 
+    def note_exit(self) -> None:
+        """Note that the program exits by itself, not because of a stop: 0 then means done."""
+        # Another signal handler may have ended the loop at a stop. A copy never ends its job.
+        self._look_at_handler()
+        if self._handles_stop and not (self._has_left or self._copy):
+            # The interpreter takes the handler away before it ends: a stop would kill it.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._status.note_own_exit(self._own_steps)
+
+    def _look_at_handler(self) -> None:
+        # Programs and frameworks may take the handler for their loops only, and give it back.
+        self._handles_stop &= signal.getsignal(signal.SIGTERM) == self._on_signal
+        self._look_at = time.monotonic() + _LOOK_S
+
     def _is_complete(self) -> bool:
         if self._copy and self._own_steps >= self._copy.steps:
             return True
         return self._total is not None and self.steps_done >= self._total
-
-    def _skip_done(self, iterator: Iterator[T]) -> Iterator[T]:
-        """Return the items after those that the checkpoint includes.
-
-        A registered loader or sampler continues where it was: its items are not skipped.
-        """
-        while self._skip:
-            fetched = self._state.fetched()
-            item: Any = next(iterator, self)
-            if item is self:
-                break
-            if self._state.has_position and self._state.fetched() > fetched:
-                self._skip = 0
-                return chain((item,), iterator)
-            self._skip -= 1
-        return iterator
 
     def _save_or_raise(self, *, behind: bool = True) -> None:
         self._save_after_step = False
@@ -297,7 +304,7 @@ class LeasedRun(Run):
         if self._lease.lost:
             self._exit(EXIT_FENCED, "refused: the lease has ended")
         parking, environment = self._parking, None
-        if parking is not None and self._lease.was_preempted:
+        if parking is not None and self._lease.was_preempted and not self._copy:
             environment = self._park(parking)
         else:
             if parking is not None and self.world_size > 1:  # the others might wait for its answer
@@ -383,9 +390,7 @@ class LeasedRun(Run):
     def _exit(self, status: int, reason: str) -> NoReturn:
         self._has_left = True
         _print_to_log(reason)
-        if self._status_file:  # a shell around this process may hide its exit status
-            with suppress(OSError), open(self._status_file, "w", encoding="ascii") as file:
-                file.write(str(status))
+        self._status.write_status(status)
         raise SystemExit(status)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 from fairlead.block_file import Payload
@@ -132,6 +133,21 @@ class RegisteredState:
             self._has_begun = True
             for thing in self._positioned:
                 thing.begin()
+
+    def skip(self, iterator: Iterator[Any], count: int) -> tuple[Iterator[Any], int]:
+        """Return the items after the first ``count``, and how many of these were missing.
+
+        A registered loader or sampler continues where it was: its items are not skipped.
+        """
+        while count:
+            fetched = self.fetched()
+            item = next(iterator, self)
+            if item is self:
+                break
+            if self.has_position and self.fetched() > fetched:
+                return chain((item,), iterator), 0
+            count -= 1
+        return iterator, count
 
     def mark(self) -> None:
         """Remember positions and random states as they are between two steps."""

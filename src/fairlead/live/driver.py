@@ -20,15 +20,16 @@ from fairlead.engines.base import (
     SupportsForget,
 )
 from fairlead.live.accounting import JobCounters
-from fairlead.live.batches import BatchProcessor
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.copies.merges import CopyMerges
 from fairlead.live.event_stream import EventStream
 from fairlead.live.executors import BackgroundTasks, Workers, WorkerThreads
 from fairlead.live.history.recorder import HistoryRecorder
-from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
+from fairlead.live.inputs.batches import BatchProcessor
+from fairlead.live.inputs.inbox import HandledBatch, Inbox, InboxItem
 from fairlead.live.job_recovery import StoredJobs
+from fairlead.live.job_requests.rejections import Reject, reject_job
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.jobs import JobController
 from fairlead.live.journal import Journal
@@ -60,7 +61,7 @@ from fairlead.live.timeline.reader import TimelineReader
 from fairlead.live.timeline.recorder import TimelineRecorder
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.store import Audit, Change, Store, User
+from fairlead.store import Change, Store, User
 
 
 class Live:
@@ -298,14 +299,13 @@ class Live:
         self.policy.switch_at_start(self._saved.config)
 
     # -- requests of operators and members ------------------------------------------------------
-    async def force_cancel(self, job_id: str, user: User) -> None:
-        """Cancel a job, unless it has ended, and kill its processes without their grace."""
-        promise = self._kills.promise(job_id, user)
-        if self.queries.has_ended(self.queries.job_number(job_id)):
-            await self.write([Audit(self.clock.now(), user, "kill", job_id), promise])
-        else:
-            await self.jobs.cancel(job_id, user, [promise])
-        self._kills.carry_out(job_id)
+    async def force_cancel(
+        self, job_ids: Sequence[str], user: User, reject: Reject = reject_job
+    ) -> None:
+        """Cancel jobs, unless they have ended, and kill their processes without their grace."""
+        promise = partial(self._kills.promise, user=user)
+        for job_id in await self.jobs.changes.cancel(job_ids, user, promise, reject):
+            self._kills.carry_out(job_id)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Persist documents and audit entries without an event."""
@@ -315,6 +315,7 @@ class Live:
         """Answer a member's renewal; None if the lease has ended."""
         answer = self._registry.answer_renewal(lease, renewal)
         self.speeds.lease_renewed(lease)
+        self._hand_overs.prepare_last_lease(lease)
         return with_emulated_speed(answer, self.config.emulated, self.queries, self.specs, lease)
 
     def pins(self, lease: OpenLease) -> bool:

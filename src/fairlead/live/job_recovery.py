@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from fairlead.core.queries import Queries
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.job_spec import JobSpec, read_spec
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import structlog
 from fairlead.core import Scheduler
 from fairlead.live.clock import Clock
 from fairlead.live.executors import PlanTimeoutError, Workers
-from fairlead.live.inbox import EventFactory, Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.planning.left_out import LeftOutJobs, without
 from fairlead.live.planning.recovery import RecoveredPlan, recover_plan
@@ -26,6 +26,7 @@ from fairlead.model.snapshot import Snapshot
 
 log = structlog.get_logger("fairlead.live")
 
+_EventsAt = Callable[[float], Sequence[ev.Event]]
 _MAX_NAMED_JOBS = 20
 """jobs named in one line of the log"""
 _PLAN_RETRY_S = 60.0
@@ -47,8 +48,8 @@ class RoundTimers:
         workers: Workers,
         clock: Clock,
         inbox: Inbox,
-        reports: EventFactory,
-        pins: EventFactory,
+        reports: _EventsAt,
+        pins: _EventsAt,
         adjust: Callable[[Plan], Plan] = lambda plan: plan,
         prepare: Callable[[Plan], None] = lambda _: None,
         round_end_at: Callable[[], float | None] = lambda: None,
@@ -155,6 +156,11 @@ class RoundTimers:
         self._prepare(plan)
         due_at = began if self._due_at is None else self._due_at
         self.rounds_s = [*self.rounds_s[-999:], self._clock.now() - due_at]
+
+    async def until_planned(self, limit_s: float) -> None:
+        """Return once no plan is being computed, at the latest after a time."""
+        if self._computing:
+            await asyncio.wait(self._computing, timeout=limit_s)
 
     async def _compute(
         self, command: cmd.ComputePlan, snapshot: Snapshot

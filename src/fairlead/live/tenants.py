@@ -1,5 +1,6 @@
 """Changes of tenants, checked against the permanent devices; caps of tenants on their jobs."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from fairlead.core import Scheduler
 from fairlead.core.queries import Queries
 from fairlead.live.clock import Clock
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.model import events as ev
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
@@ -105,27 +106,40 @@ def check_tenant_change(scheduler: Scheduler[Any], tenant: Tenant) -> None:
     check_tenants([*({**known, tenant.id: tenant}).values()], devices)
 
 
-def entitled_job(scheduler: Scheduler[Any], job: Job, *, is_admin: bool) -> Job:
-    """Return a submitted job within the caps of its tenant; raise InputError if it exceeds one.
+class Entitlements:
+    """Caps of tenants on the jobs of one request, which count from the first to the last."""
 
-    An admin may exceed them; a weight or priority that an admin chooses counts against the jobs
-    of all tenants.
-    """
-    if is_admin:
-        return replace(job, across_tenants=(job.weight, job.priority) != (1.0, 0))
-    tenant = _tenant(scheduler, job.tenant)
-    _check_numbers(tenant, job)
-    if tenant.max_jobs is not None:
-        queries = Queries(scheduler)
-        unended = [n for n in queries.unended_jobs() if queries.job(n).tenant == tenant.id]
-        if len(unended) >= tenant.max_jobs:
+    def __init__(self, scheduler: Scheduler[Any], *, is_admin: bool) -> None:
+        self._scheduler, self._is_admin = scheduler, is_admin
+        self._unended: Counter[str] | None = None
+        """tenant → jobs that have not ended, with those of the request"""
+
+    def admit(self, job: Job) -> Job:
+        """Return a submitted job within the caps of its tenant; InputError if it exceeds one.
+
+        An admin may exceed them; a weight or priority that an admin chooses counts against the
+        jobs of all tenants.
+        """
+        if self._is_admin:
+            return replace(job, across_tenants=(job.weight, job.priority) != (1.0, 0))
+        tenant = _tenant(self._scheduler, job.tenant)
+        _check_numbers(tenant, job)
+        if tenant.max_jobs is not None:
+            self._count(tenant, tenant.max_jobs)
+        return job
+
+    def _count(self, tenant: Tenant, max_jobs: int) -> None:
+        if self._unended is None:
+            queries = Queries(self._scheduler)
+            self._unended = Counter(queries.job(n).tenant for n in queries.unended_jobs())
+        unended = self._unended[tenant.id]
+        if unended >= max_jobs:
             raise InputError(
-                f"tenant {tenant.id!r} has {_unended_text(len(unended))}, its cap is"
-                f" {tenant.max_jobs}",
+                f"tenant {tenant.id!r} has {_unended_text(unended)}, its cap is {max_jobs}",
                 fix="wait for a job to end, cancel one, or ask an admin to raise max_jobs",
                 field="max_jobs",
             )
-    return job
+        self._unended[tenant.id] += 1
 
 
 def changed_job(scheduler: Scheduler[Any], before: Job, job: Job, *, is_admin: bool) -> Job:

@@ -1,6 +1,5 @@
 """Creates a mechanism from the names on the command line."""
 
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields
@@ -10,6 +9,7 @@ from typing import Any
 from fairlead.mechanisms.base import FluidMechanism, ForksDeclaredJobs, Mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import UsageError
+from fairlead.model.submission.bounds import ROUND_RANGE
 from fairlead.policies.rules.priority import create_policy
 from fairlead.registry import PlugIn, available, create, load, plug_in
 
@@ -22,8 +22,8 @@ def create_mechanism(
     A name of the mechanisms' group needs no policy; a share policy is realised by ``mechanism``,
     or else by the one the policy prefers (``shares``).
     """
-    if round_s is not None and not math.isfinite(round_s):
-        raise UsageError(f"--round {round_s} is not allowed: give a finite number of seconds")
+    if round_s is not None:
+        ROUND_RANGE.check("round_s", round_s)
     name = policy.partition(":")[0]
     timing: dict[str, object] = {} if round_s is None else {"round_s": round_s}
     if name in available("mechanisms") and name not in available("policies"):
@@ -32,6 +32,12 @@ def create_mechanism(
         return _create(policy, timing)
     if name not in available("policies"):
         raise _mechanism_takes_no_policy(name)
+    if mechanism is not None and not realises_policies(mechanism):
+        label = mechanism.partition(":")[0]
+        raise UsageError(
+            f"mechanism: {label!r} realises no policy: name it as the policy instead:"
+            f" --policy {mechanism}"
+        )
     shares = create_policy(policy)
     return _create(mechanism or shares.capabilities.mechanism, {"policy": shares, **timing})
 
@@ -85,8 +91,21 @@ def mechanisms_without_policy() -> Iterator[str]:
     """Yield the names of mechanisms that realise no policy; broken plug-ins are left out."""
     for name in available("mechanisms"):
         with suppress(UsageError):
-            if "policy" not in _options(name):
+            if not realises_policies(name):
                 yield name
+
+
+def realises_policies(mechanism: str) -> bool:
+    """Return whether a mechanism takes a policy; an unknown name counts as one that does."""
+    name = mechanism.partition(":")[0]
+    return name not in available("mechanisms") or "policy" in _options(name)
+
+
+def stored_names(policy: str, mechanism: str | None) -> tuple[str, str | None]:
+    """Return the names that decided in a stored run: earlier versions ignored such a policy."""
+    if mechanism is None or realises_policies(mechanism):
+        return policy, mechanism
+    return mechanism, None
 
 
 def _options(mechanism: str) -> set[str]:

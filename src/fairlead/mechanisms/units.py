@@ -15,7 +15,12 @@ from fairlead.mechanisms._rounds.share_rounds import (
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
 from fairlead.mechanisms._rounds.unpacked import without_packing
-from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
+from fairlead.mechanisms._rounds.urgency import (
+    full_time_first,
+    last_to_end_first,
+    shortest_first,
+    urgent_entries,
+)
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
@@ -140,11 +145,15 @@ class Units(ShareMechanism):
         """Return the entries of units that may run."""
         if not self.capabilities.ends_early:
             return urgent_entries(account.tables, self.turn_s(snap))
-        total = _sums_of_jobs(account, account.share).sum(axis=1)[members]
-        total = np.where(members >= 0, total, 0.0).max(axis=1)
+        held = _sums_of_jobs(account, account.share)
+        total = np.where(members >= 0, held.sum(axis=1)[members], 0.0).max(axis=1)
         if runs_ahead(self.capabilities, snap):
-            left_s = np.where(members >= 0, time_left_s(snap)[members], np.inf).min(axis=1)
-            return shortest_first(account.tables, self.round_s, left_s, total)
+            left_s = time_left_s(snap)
+            least_s = np.where(members >= 0, left_s[members], np.inf).min(axis=1)
+            entries = shortest_first(account.tables, self.round_s, least_s, total)
+            if not len(account.packed):
+                return entries
+            return last_to_end_first(entries, members, held, left_s)
         entries = urgent_entries(account.tables, self.turn_s(snap))
         if snap.profiles.single:
             return entries

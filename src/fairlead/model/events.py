@@ -21,6 +21,8 @@ class JobSubmitted:
     at: float
     job: Job
     held: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    more: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """the next event is of the same request: idle devices are used after the last of its jobs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class JobCancelled:
 
     at: float
     job_id: str
+    more: bool = field(default=False, metadata=OMIT_IF_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class JobHeld:
 
     at: float
     job_id: str
+    more: bool = field(default=False, metadata=OMIT_IF_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class JobReleased:
     at: float
     job_id: str
     steps: float = field(default=0.0, metadata=OMIT_IF_EMPTY)
+    more: bool = field(default=False, metadata=OMIT_IF_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,9 @@ class FinishTime(UnitPolicy):
             cap[:] = problem.cap[classes.index_of_member]
             return path.of(classes.representative).within(problem.cap)
 
-        last = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
+        last = warm.state(
+            (self, WarmFilling), lambda: WarmFilling(perturbed=False, by_prices=True)
+        )
         allocation = path_units(snap, scale, path.distinct, path_of, self._rules, last, speed)
 
         def worth() -> float:

@@ -10,10 +10,16 @@ from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
-from fairlead.policies._packing.levels import max_min_units
+from fairlead.policies._packing.levels import least_level_units, max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import MaxMinProblem, MaxMinSolution, WarmClimb, WarmFilling
+from fairlead.solve import (
+    MaxMinProblem,
+    MaxMinSolution,
+    WarmClimb,
+    WarmFilling,
+    WarmFirstStage,
+)
 
 _NEGLIGIBLE = 1e-7
 
@@ -25,7 +31,8 @@ class Makespan(UnitPolicy):
     A job's level is the fraction of its remaining steps made per unit of time, so this is
     max-min over speed / steps left. Objective and bound are the makespan in seconds.
     ``agnostic`` uses a job's mean speed on every accelerator. ``packed`` lets two jobs share
-    devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
+    devices where that pays, and within the makespan serves short jobs first instead of the next
+    longest; ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
     alone: ClassVar[Capabilities] = Capabilities(
@@ -43,17 +50,25 @@ class Makespan(UnitPolicy):
         speed = snap.speed
         if self.agnostic:
             speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
-        alone_s = snap.steps_left / np.maximum(speed.max(axis=1), 1e-300)
+        fastest = speed.max(axis=1)
+        runs = fastest > 0
+        alone_s = snap.steps_left / np.where(runs, fastest, 1.0)
         # With levels of order 1 the solver's tolerances suit short and long jobs alike.
-        unit_s = float(np.median(alone_s))
+        unit_s = float(np.median(alone_s[runs])) if runs.any() else 1.0
         # A job that is almost done needs almost no time; a lower bound relative to the longest
         # job keeps the numbers within the solver's precision.
-        runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
         if self._needs_unit_program(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
+            if self.packed:
+                first = warm.state((self, WarmFirstStage), WarmFirstStage)
+                # Progress of short jobs counts more, so that they end early: a job's value of
+                # relative speed is 1 / √(time left).
+                value = 1.0 / np.sqrt(share_of)
+                units = least_level_units(snap, scale, value, rules, first, unit_s)
+                return _levels_to_seconds(units, unit_s)
             ends = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
             units = max_min_units(snap, scale, rules, ends, speed, unit_s, by_job=True)
             return _levels_to_seconds(units, unit_s)

@@ -1,5 +1,6 @@
 """Checkup of a machine and its server, with one finding per possible problem."""
 
+import json
 import os
 import shutil
 import socket
@@ -50,7 +51,8 @@ def run_checkup(
     findings = [_version(), *_plug_ins(), Finding("configuration", "ok", where)]
     settings = effective.settings
     plugin, options = engine_plugin(settings.engine)
-    site = replace(settings.site, python=python or sys.executable)
+    emulate = settings.site.emulate or _emulated_devices(settings.data)
+    site = replace(settings.site, python=python or sys.executable, emulate=emulate)
     checks: tuple[tuple[str, Check], ...] = (
         ("data directory", lambda: _data(settings.data)),
         ("disk", lambda: _disk(settings.data)),
@@ -66,6 +68,18 @@ def run_checkup(
         except (OSError, FairleadError, subprocess.SubprocessError) as error:
             findings.append(Finding(name, "wrong", f"cannot be checked: {error}"))
     return findings
+
+
+def _emulated_devices(data: Path) -> str | None:
+    """Return the devices that a running server emulates, if there are any."""
+    try:
+        about = json.loads((data / "server.json").read_text(encoding="utf-8"))
+        emulate: str | None = about.get("emulate")
+        if emulate is None or Client(about["url"], "").raw("GET", "/healthz")[0] != 200:
+            return None
+    except (OSError, ValueError, KeyError, AttributeError, ServerError):
+        return None
+    return emulate
 
 
 def _version() -> Finding:

@@ -15,6 +15,7 @@ from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.job_list import RecentPages
 from fairlead.server.code_snapshots import CodeSnapshots
+from fairlead.server.shared_answers import SharedAnswers
 from fairlead.server.simulations.runs import SimulationRuns
 
 
@@ -39,8 +40,8 @@ class ServerContext:
     secrets: JobSecrets = field(default_factory=JobSecrets.empty)
     denied_attempts: DeniedAttempts | None = None
     oidc: OidcLogin | None = None
-    explaining: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """one explanation at a time: each solves repeatedly, and the planner needs a core"""
+    answers: SharedAnswers = field(default_factory=SharedAnswers)
+    """answers that policies have computed"""
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """one check of the audit trail at a time"""
     drawing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))

@@ -1,6 +1,6 @@
 """Problems of requests that pydantic has found, in the form ``<problem>: expected <what>``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _WHOLE = "not a whole number: expected one such as 4"
@@ -45,6 +45,12 @@ _PROBLEMS = {
     "assertion_error": "{error}",
 }
 """type of a pydantic error → problem and fix, with the values of its context"""
+
+
+def field_name(place: Sequence[str | int]) -> str:
+    """Return the name of a field inside others: ``jobs[17].gang``."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return "".join(parts).removeprefix(".")
 
 
 def problem_of(error: Mapping[str, Any]) -> str:

@@ -100,7 +100,8 @@ async def _serve(
     config = await _live_config(settings, tokens, opened)
     live = Live(store, opened.engine, config, token)
     await live.start()
-    replace_text(settings.data / "server.json", json.dumps({"url": settings.url}), mode=0o600)
+    about = {"url": settings.url, "emulate": settings.site.emulate}
+    replace_text(settings.data / "server.json", json.dumps(about), mode=0o600)
     token_file = str(settings.data / "admin.token")
     policy = live.policy.config.policy
     log.info("server.started", url=settings.url, admin_token_in=token_file, policy=policy)

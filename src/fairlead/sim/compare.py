@@ -134,12 +134,17 @@ def split_policies(texts: Sequence[str]) -> tuple[str, ...]:
             else:
                 policies[-1] += f",{piece}"
             first = False
+    check_policies(policies, "--policies")
+    return tuple(policies)
+
+
+def check_policies(policies: Sequence[str], field: str) -> None:
+    """Raise UsageError if there are no policies to compare, or a policy is listed twice."""
     if not policies:
-        raise UsageError("--policies: empty: expected a list such as max-min,fifo")
+        raise UsageError(f"{field}: empty: expected a list such as max-min,fifo")
     twice = [policy for policy in dict.fromkeys(policies) if policies.count(policy) > 1]
     if twice:
-        raise UsageError(f"--policies: duplicate: {twice[0]!r}: expected each policy once")
-    return tuple(policies)
+        raise UsageError(f"{field}: duplicate: {twice[0]!r}: expected each policy once")
 
 
 def default_restore_cost_s(mechanisms: Iterable[object]) -> float:

@@ -39,6 +39,7 @@ from fairlead.model.events import (
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import exchange_devices
+from fairlead.sim.cluster.stalls import StallWatch
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.gc_tuning import infrequent_gc
@@ -50,8 +51,6 @@ from fairlead.sim.turn_rounds import TurnRounds
 
 _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd, LeasesPinned})
-_MAX_IDLE_PLANS = 1000
-"""consecutive plans without leases after which no job is expected to start"""
 _MAX_REPEATED, _MAX_TIMES = 512, 1_000_000
 """rounds, and rounds × jobs, taken at once at most, for the memory that their times need"""
 
@@ -160,7 +159,8 @@ class _Run:
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
         others_at = [event.at for event in others] + [math.inf]
         timers, virtual, departures = self._timers, self._virtual, self._departures
-        arrived = changed = idle_plans = 0
+        stalls = StallWatch(virtual, self._record, reviewed=self._scenario.reviewer is not None)
+        arrived = changed = 0
         while self._left:
             finish_at = virtual.next_finish_at()
             leave_at = departures[0][0] if departures else math.inf
@@ -188,14 +188,14 @@ class _Run:
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
                 next_at = min(arrivals[arrived], others_at[changed], leave_at, timers["Review"])
-                if not (self._repeat_rounds(at, min(next_at, finish_at)) or self._take_turn(at)):
-                    self._plan(at)
-                idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
-                if (
-                    idle_plans > _MAX_IDLE_PLANS
-                    and min(arrivals[arrived], others_at[changed]) == math.inf
+                if not (
+                    self._repeat_rounds(at, min(next_at, finish_at))
+                    or self._take_turn(at, next_at)
                 ):
-                    return  # no more arrivals, and the mechanism never starts the waiting jobs
+                    self._plan(at)
+                more_at = min(arrivals[arrived], others_at[changed])
+                if stalls.is_over(at, len(self.scheduler.leases), more_at):
+                    return
             else:
                 timers["RoundEnd"] = math.inf
                 self._protect_starts(at)
@@ -284,9 +284,9 @@ class _Run:
         self._kept_by_plan = snap
         return True
 
-    def _take_turn(self, at: float) -> bool:
+    def _take_turn(self, at: float, next_at: float) -> bool:
         """Take the round that starts now if jobs only take turns in it; return whether they do."""
-        until = None if self._turns is None else self._turns.take(at)
+        until = None if self._turns is None else self._turns.take(at, next_at)
         if until is None:
             return False
         self._timers["PlanDue"] = self._timers["RoundEnd"] = until

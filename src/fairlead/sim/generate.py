@@ -21,6 +21,13 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, require
 from fairlead.model.job import DEFAULT_TENANT, Job
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.bounds import (
+    MAX_SECONDS,
+    MAX_STEPS_LEFT,
+    MAX_WEIGHT,
+    MIN_SECONDS,
+    MIN_WEIGHT,
+)
 
 GeneratorKind = Literal["static", "static-multiple", "continuous-single", "continuous-multiple"]
 GENERATOR_KINDS: tuple[GeneratorKind, ...] = get_args(GeneratorKind)
@@ -66,13 +73,14 @@ class Recipe:
         require(1e-9 <= self.rate < math.inf, "rate", self.rate, "jobs per hour, 1e-9 or more")
         require(1 <= self.tenants <= 10**6, "tenants", self.tenants, "1 to a million")
         require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
-        require(0 < self.high_weight < math.inf, "high_weight", self.high_weight, "above 0")
         require(
-            all(0 < d < math.inf for d in self.deadlines),
-            "deadlines",
-            self.deadlines,
-            "factors above 0",
+            MIN_WEIGHT <= self.high_weight <= MAX_WEIGHT,
+            "high_weight",
+            self.high_weight,
+            f"{MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
         )
+        for deadline in self.deadlines:
+            require(0 < deadline < math.inf, "deadlines", deadline, "factors above 0")
         require(
             self.max_gang is None or self.max_gang >= 1, "max_gang", self.max_gang, "1 or more"
         )
@@ -116,14 +124,15 @@ def generate(
         gang, workloads = gangs[chosen]
         workload = workloads[int(u[2] * len(workloads))]
         duration_s = _duration_s(u[3], u[4]) * recipe.duration_factor
-        per_s = speeds.speed(workload, (draw.reference,) * gang)
+        steps = duration_s * speeds.speed(workload, (draw.reference,) * gang)
+        _check_length(recipe, duration_s, steps)
         jobs.append(
             Job(
                 id=str(index),
                 arrival_at=at_us / 1e6,
                 workload=workload,
                 gang=gang,
-                total_steps=float(max(1, round(duration_s * per_s))),
+                total_steps=float(max(1, round(steps))),
                 tenant=f"tenant-{int(u[5] * recipe.tenants)}"
                 if recipe.tenants > 1
                 else DEFAULT_TENANT,
@@ -170,10 +179,28 @@ def _duration_s(u_range: float, u_exponent: float) -> float:
     return 60.0 * math.pow(10.0, low + (high - low) * u_exponent)
 
 
+def _check_length(recipe: Recipe, duration_s: float, steps: float) -> None:
+    """Raise InputError for a job that no trace may contain."""
+    if duration_s > MAX_SECONDS or steps > MAX_STEPS_LEFT:
+        raise InputError(
+            f"too large: {recipe.duration_factor:g}: a job has {duration_s:g} s, {steps:g} steps",
+            fix=f"expected a factor that gives up to {MAX_SECONDS:g} s, {MAX_STEPS_LEFT:g} steps",
+            field="duration_factor",
+        )
+
+
 def _deadline_s(recipe: Recipe, u: float, duration_s: float) -> float | None:
     if not recipe.deadlines:
         return None
-    return round(recipe.deadlines[int(u * len(recipe.deadlines))] * duration_s, 6)
+    factor = recipe.deadlines[int(u * len(recipe.deadlines))]
+    deadline_s = round(factor * duration_s, 6)
+    if not MIN_SECONDS <= deadline_s <= MAX_SECONDS:
+        raise InputError(
+            f"out of range: {factor:g}: a deadline of {deadline_s:g} s",
+            fix=f"expected factors that give {MIN_SECONDS:g} to {MAX_SECONDS:g} s",
+            field="deadlines",
+        )
+    return deadline_s
 
 
 def default_trace() -> Trace:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.estimate.learned import stored_learner
 from fairlead.mechanisms.base import FluidMechanism
-from fairlead.mechanisms.factory import create_mechanism
+from fairlead.mechanisms.factory import create_mechanism, stored_names
 from fairlead.model.cluster import Accelerator, Cluster, Node
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Event
@@ -148,7 +148,8 @@ def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
         quantile=header.get("quantile", 0.5),
         trials=Trials() if header.get("explores") else None,
     )
-    mechanism = create_mechanism(header["policy"], header["mechanism"], header["round_s"])
+    names = stored_names(header["policy"], header["mechanism"])
+    mechanism = create_mechanism(*names, header["round_s"])
     if isinstance(mechanism, FluidMechanism):
         raise InputError(
             "fluid mechanisms have no events", fix="expected the log of a run with rounds", line=1

@@ -30,6 +30,7 @@ from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance
 from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission import bounds
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import default_trace
@@ -69,9 +70,26 @@ class SimulationOptions:
     skip_impossible: bool = False
     """whether to leave out jobs that can never run, instead of raising an error"""
 
+    @property
+    def files(self) -> dict[str, str | Path | None]:
+        """Option → its value, for the options that may name a file to read."""
+        return {
+            "--trace": self.trace,
+            "--speeds": self.speeds,
+            "--cluster": self.cluster,
+            "--believed": self.believed,
+            "--truth": self.truth,
+            "--physics": self.physics,
+            "--failures": self.failures,
+            "--tenants-file": self.tenants_file,
+        }
+
 
 def scenario_of(setup: SimulationOptions) -> Scenario:
     """Read the files that the options name, check them against each other, return the scenario."""
+    bounds.RESTORE_COST_RANGE.check("restore_cost_s", setup.restore_cost_s)
+    bounds.NOISE_RANGE.check("noise", setup.noise)
+    bounds.PLAN_ON_RANGE.check("plan_on", setup.plan_on)
     mechanism = create_mechanism(setup.policy, setup.mechanism, setup.round_s)
     physics = read_physics(setup.physics)
     if physics is not None and isinstance(mechanism, FluidMechanism):

@@ -4,14 +4,20 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.core import Scheduler
 from fairlead.core.handlers.leases import jobs_measured
 from fairlead.core.handlers.turn_rounds import (
+    apply_rounds,
     apply_turn,
     devices_by_row,
+    may_run_rounds,
     may_take_turns,
     received_by_row,
+    turn_run,
 )
+from fairlead.mechanisms._tickets import turn_run as t
+from fairlead.mechanisms._tickets.turn_run import TakesRounds
 from fairlead.mechanisms.base import Measured, TakesTurns, Turn, Turns
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.events import JobsMeasured
@@ -44,13 +50,19 @@ class TurnRounds:
         self._snap: Snapshot | None = None
         """snapshot of the last plan, until its turns were asked for"""
         self._turns: Turns | None = None
+        # A list of all leases has those between two events, too.
+        self._columns = None if record.intervals is not None else virtual.turn_columns()
 
     def start_after(self, snap: Snapshot) -> None:
         """Take turns after the plan for this snapshot, if nothing changes."""
         self._snap, self._turns = snap, None
 
-    def take(self, at: float) -> float | None:
-        """Take the round that starts now and return its end; None if it has to be planned."""
+    def take(self, at: float, next_event_at: float) -> float | None:
+        """Take the round that starts now and return its end; None if it has to be planned.
+
+        Where the loop over rounds was compiled, take all rounds until a job finishes or another
+        event comes.
+        """
         state = self._scheduler
         snap, self._snap = self._snap, None
         if snap is None and self._turns is None:
@@ -63,6 +75,9 @@ class TurnRounds:
             self._turns = self._planner.turn_rounds(self._mechanism, snap, state.memory, device)
         if self._turns is None:
             return None
+        until = self._take_rounds(self._turns, at, next_event_at)
+        if until is not None:
+            return until
         event, measured = None, None
         if state.capabilities.reads_measured:
             event = self._virtual.measured(at)
@@ -77,6 +92,34 @@ class TurnRounds:
         until = at + self._mechanism.round_s
         self._apply(at, until, turn)
         self._record.rounds += 1
+        return until
+
+    def _take_rounds(self, turns: Turns, at: float, next_event_at: float) -> float | None:
+        """Take several rounds at once; None if they have to be taken one by one."""
+        state, columns = self._scheduler, self._columns
+        if (
+            compiled is None
+            or columns is None
+            or not isinstance(turns, TakesRounds)
+            or not may_run_rounds(state)
+            or not columns.have_whole_devices()
+            or state.cluster.accelerators != self._virtual.accelerators
+        ):
+            return None
+        job = state.jobs.active
+        run = turn_run(state)
+        columns.read(run, job)
+        run.clock[[t.AT, t.ROUND_S]] = at, self._mechanism.round_s
+        run.clock[[t.NEXT_EVENT_AT, t.RESTORE_COST_S]] = (
+            next_event_at,
+            self._virtual.restore_cost_s,
+        )
+        if not turns.take_rounds(run):
+            return None
+        until = float(run.clock[t.AT])
+        state.memory = turns.memory
+        apply_rounds(state, run)
+        columns.write(run, job, until)
         return until
 
     def _measured(self, event: JobsMeasured) -> Measured:

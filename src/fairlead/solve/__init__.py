@@ -13,6 +13,7 @@ from fairlead.solve.oef.dual_prices import equal_bound
 from fairlead.solve.oef.envy_free import EnvyFreeSolution, solve_envy_free
 from fairlead.solve.oef.equal_levels import EqualLevelSolution, solve_equal
 from fairlead.solve.options.filling import FlatPath, WarmFilling, fill_options
+from fairlead.solve.options.first_stage import WarmFirstStage
 from fairlead.solve.options.objectives import (
     BestTimes,
     best_ratio,
@@ -58,6 +59,7 @@ __all__ = [
     "Stage",
     "WarmClimb",
     "WarmFilling",
+    "WarmFirstStage",
     "WarmSum",
     "best_ratio",
     "best_ratio_above",

@@ -76,8 +76,13 @@ def row_hash(rows: FloatArray) -> npt.NDArray[np.uint64]:
 
 def fractions(code: npt.NDArray[np.uint64], width: int) -> FloatArray:
     """Return rows × width numbers in [0, 1) that are a fixed generic function of the hashes."""
-    shift = _STEP * np.arange(1, width + 1, dtype=np.uint64)
-    return (_mix(code[:, None] + shift) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return fraction(code[:, None], np.arange(width))
+
+
+def fraction(code: npt.NDArray[np.uint64], column: IntArray) -> FloatArray:
+    """Return the numbers of these columns, one of each row or all of a row."""
+    shift = _STEP * (column + 1).astype(np.uint64)
+    return (_mix(code + shift) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

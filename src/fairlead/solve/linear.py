@@ -51,6 +51,14 @@ class Columns:
         entry = np.arange(start[-1]) + np.repeat(self.start[chosen] - start[:-1], length)
         return Columns(start, self.row[entry], self.value[entry])
 
+    def with_rows(self, below: "Columns") -> "Columns":
+        """Return the columns with further rows of the same columns."""
+        column = [np.repeat(np.arange(len(m.start) - 1), np.diff(m.start)) for m in (self, below)]
+        order = np.argsort(np.concatenate(column), kind="stable")
+        row = np.concatenate([self.row, below.row])[order]
+        value = np.concatenate([self.value, below.value])[order]
+        return Columns(self.start + below.start, row, value)
+
     def priced(self, dual: FloatArray) -> FloatArray:
         """Return columns → what the rows' duals say it is worth: Aᵀ dual."""
         column = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))

@@ -10,7 +10,10 @@ class StoreError(FairleadError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database stayed locked or unreachable for too long; a new start waits for it again."""
+    """The database stayed locked or unreachable for too long, or its disk is full.
+
+    Nothing was lost: a new start continues once the database can be used.
+    """
 
     code = "store-unavailable"
 

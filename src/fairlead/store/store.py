@@ -22,9 +22,14 @@ from fairlead.store.audit import (
     remove_oldest,
     verify_chain,
 )
-from fairlead.store.errors import DamagedLogError, FencedError, StoreError
+from fairlead.store.errors import (
+    DamagedLogError,
+    FencedError,
+    StoreError,
+    StoreUnavailableError,
+)
 from fairlead.store.event_log import LoggedEvent
-from fairlead.store.waiting import UNAVAILABLE, Waiting, is_damaged, reason_of
+from fairlead.store.waiting import UNAVAILABLE, Waiting, is_damaged, is_full, reason_of
 
 T = TypeVar("T")
 
@@ -73,7 +78,8 @@ class Store:
 
     Calls block; the live driver makes them in a separate thread. Only the holder of the lock
     writes: every write checks its token in the same transaction. A call waits ``wait_s`` for a
-    database that is locked or unreachable and then raises StoreUnavailableError.
+    database that is locked or unreachable and then raises StoreUnavailableError, at once on a full
+    disk.
     """
 
     def __init__(self, url: str | sa.URL, *, wait_s: float = DEFAULT_WAIT_S) -> None:
@@ -105,11 +111,19 @@ class Store:
             except UNAVAILABLE as error:
                 if is_damaged(error):
                     raise self._damaged(error) from None
+                if is_full(error):
+                    raise self._full(error) from None
                 waiting.after(error)
 
     def _damaged(self, error: Exception) -> StoreError:
         name = str(self._path) if self._sqlite else "the database"
         return StoreError(f"{name}: damaged ({reason_of(error)}): restore a backup of it")
+
+    def _full(self, error: Exception) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"{self._path}: disk full or failing ({reason_of(error)}): free space in"
+            f" {self._path.parent}, then start the server again; nothing stored was lost"
+        )
 
     # -- lock -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ UNAVAILABLE = (sa.exc.DBAPIError, sqlite3.DatabaseError)
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _LOG_EVERY_S = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _TEMPORARY_STATES = ("08", "40", "53", "55P03", "57P")
 """beginnings of PostgreSQL's SQLSTATE: connection, rollback, resources, lock, shutdown"""
@@ -65,6 +66,11 @@ def reason_of(error: Exception) -> str:
 def is_damaged(error: Exception) -> bool:
     """Return whether a SQLite file is not a database, or a damaged one."""
     return _sqlite_code(error) in _DAMAGED
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether SQLite cannot write: its disk is full or fails."""
+    return _sqlite_code(error) in _FULL
 
 
 def _sqlite_code(error: Exception) -> int:

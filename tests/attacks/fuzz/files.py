@@ -159,6 +159,7 @@ TARGETS: dict[str, Target] = {
             lease_dir.read_stop,
             lease_dir.read_order,
             lambda d: lease_dir.read_status(d, 0, 7),
+            lambda d: lease_dir.read_own_exit(d, 0, 7),
             _slurm,
             ray_leases.read,
             _lock,

@@ -33,6 +33,8 @@ def test_submission_for_an_unknown_tenant_is_refused(server: LiveServer) -> None
     assert "1 running" in explained or "1 queued" in explained
     assert server.cli("explain", "vision", "--tenant", "--json").returncode == 0
     assert "no job or tenant 'nobody'" in server.cli("explain", "nobody").stderr
+    by_name = server.cli("suspend", "lr-1").stderr
+    assert "no job 'lr-1': expected a job's id: `fairlead jobs --name NAME` finds" in by_name
     assert server.cli("cancel", job).stdout == f"{job}: cancelled\n"
     server.client.wait(job, timeout_s=90)
     assert server.cli("tenants", "remove", "vision", "--yes").returncode == 0

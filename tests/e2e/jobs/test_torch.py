@@ -24,6 +24,29 @@ sys.path.insert(0, sys.argv[1])
 from tests.unit.job.torch.training import train
 train(sys.argv[2], sys.argv[3], {})
 """
+PLAIN = """import torch
+from torch import distributed
+from fairlead import job
+
+distributed.init_process_group("gloo")  # as accelerate and the Trainer call it
+run = job.attach()
+total = torch.zeros(1)
+for step in run.steps(range(3)):
+    total += 1
+    distributed.all_reduce(total)
+print("total", total.item())
+"""
+
+
+def test_a_job_on_one_device_may_join_a_process_group_of_its_own(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, devices="k80=1", round_s=2.0)
+    (tmp_path / "plain.py").write_text(PLAIN)
+    try:
+        client = server.start().client
+        job = str(client.submit([sys.executable, str(tmp_path / "plain.py")], steps=3)["id"])
+        assert client.wait(job, timeout_s=240)["state"] == "finished"
+    finally:
+        server.clean_up()
 
 
 def test_a_sharded_gang_that_is_moved_and_loses_a_rank_ends_with_the_same_bits(

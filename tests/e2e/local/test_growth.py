@@ -68,7 +68,7 @@ class GrowingBench(GangBench):
         await self.engine.prepare(larger)
         assert self.engine.is_growing(order.lease)
         await eventually(lambda: not self.engine.is_growing(order.lease))
-        assert self.engine.prepared_jobs() == {"j": larger.devices[len(order.devices)]}
+        assert self.engine.prepared_jobs() == {"j": larger.devices[len(order.devices) :]}
         return sorted({*descendants(members[0])} - {*members})
 
     async def finish(self, order: LaunchOrder) -> Ended:
@@ -126,7 +126,13 @@ def test_a_gang_grows_without_its_new_ranks_if_they_die_or_the_plan_changes(
         pids += await bench.newcomers(order, larger)  # the plan has changed: one new rank
         assert len(pids) == 3
         await until_gone(pids[:2])
-        os.kill(pids[2], signal.SIGKILL)
+        moved = replace(order, devices=(("node", 3),))
+        await bench.engine.prepare(moved)  # it moves instead
+        await until_gone(pids)
+        assert bench.engine.prepared_jobs() == {"j": moved.devices}
+        await bench.engine.end_prepared("j")
+        pids += await bench.newcomers(order, larger)
+        os.kill(pids[3], signal.SIGKILL)
         assert (await bench.preempt(order, after=1)).parked
         end = await bench.preempt(larger, after=1)  # with a process that is started now
         assert (end.parked, end.resumed) == (True, True)

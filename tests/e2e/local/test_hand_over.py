@@ -82,7 +82,7 @@ def test_a_job_that_moves_by_hand_over_ends_bit_identical(
         bench, ends, last = MovingBench(tmp_path, server), [], 5
         for lease in range(1, last):
             ends.append(await bench.move(bench.on(lease), bench.on(lease + 1), after=3))
-            assert bench.engine.prepared_jobs() == {"j": ("node", (lease + 1) % 2)}
+            assert bench.engine.prepared_jobs() == {"j": (("node", (lease + 1) % 2),)}
         await bench.engine.launch(bench.on(last))
         ends.append(await bench.ended())
         await bench.engine.forget([last])

@@ -29,6 +29,7 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir, log_file
 from fairlead.engines.keeper.parking.exit_reasons import (
     CONTAINER,
+    NODE_DRAINED,
     OTHER_DEVICES,
     PARKED_WITH_SERVER,
     exit_text,
@@ -137,9 +138,11 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         await bench.preempt(bench.order(3), after=2)
         third = bench.processes(3)
         assert bench.engine.parked_jobs() == {"j": (("node", 0),)}
-        await bench.engine.end_parked("j")
+        for _ in range(2):
+            await bench.engine.end_parked("j", drained=True)
         await until_gone([*second, *third])
         end = await bench.preempt(bench.order(4), after=2)
+        assert end.switch == exit_text(NODE_DRAINED)
         fourth = bench.processes(4)
         os.kill(fourth[0], signal.SIGKILL)
         until(lambda: not alive(fourth))  # the engine does not run meanwhile: it sees no death
@@ -222,8 +225,12 @@ def test_a_device_is_free_before_the_checkpoint_is_written_and_no_step_counts_be
         first, commits = bench.order(1), CommitLock(bench.order(1))
         end = await bench.preempt(first, after=2, commits=commits)
         assert (end.ending, end.steps, end.parked) == ("left", None, True)
+        assert end.unsaved is not None
         # Another job has the device now; the job's own next lease waits for the steps.
-        next_lease = asyncio.create_task(bench.preempt(bench.order(3), after=2, commits=commits))
+        more = int(end.unsaved) + 2  # none of them is saved yet
+        next_lease = asyncio.create_task(
+            bench.preempt(bench.order(3), after=more, commits=commits)
+        )
         await bench.preempt(bench.order(2, job="k", total_steps=None), after=2)
         assert 3 not in {one["lease"] for one in server.renewals}
         commits.release()

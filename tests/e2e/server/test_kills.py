@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.kills.deployment import KillSite
@@ -14,6 +14,7 @@ from tests.kills.invariants import (
     check_end,
     wait_until,
 )
+from tests.kills.phases import Phases
 from tests.kills.rig import KillRig
 from tests.kills.train import chain
 
@@ -34,6 +35,46 @@ def test_no_step_is_lost_when_processes_are_killed(site: KillSite) -> None:
     assert len(run.points) >= 3
     assert len(site.known) >= 6
     assert run.monitor.commits >= 20
+
+
+class _PolicySite(KillSite):
+    """A site without a server that lists the policies it should change to."""
+
+    changes: ClassVar[list[str]] = []
+
+    def change_policy(self, policy: str, round_s: float) -> None:
+        del round_s
+        self.changes.append(policy.partition(":")[0])
+
+
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [
+        (False, ["gandiva", "gandiva", "gandiva"]),
+        (True, ["gandiva", "gandiva", "hadare"]),
+    ],
+)
+def test_phases_return_to_the_policy_that_resizes_gangs_and_to_copies(
+    tmp_path: Path, copies: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_PolicySite, "changes", [])
+    site, rng, at = _PolicySite(tmp_path, copies=copies, elastic=True), random.Random(0), [0.0]
+    try:
+        phases, active = Phases(site, now=lambda: at[0]), []
+        for _ in range(3):
+            phases.follow(rng)
+            phases.follow(rng)
+            active.append(phases.jobs.active)
+            at[0] += 60.0
+        assert (site.changes, active[:2]) == (expected, [3, 9])
+        phases.favour("keeper.growth.ready")
+        phases.follow(rng)
+        assert (site.changes[3:], phases.jobs.active) == (["gandiva"], 3)
+        phases.favour("server.merge.closed")
+        phases.follow(rng)
+        assert site.changes[4:] == expected[-1:]
+    finally:
+        site.clean_up()
 
 
 # -- the checks detect errors --------------------------------------------------------------------

@@ -114,3 +114,31 @@ def test_an_exit_before_the_declared_steps_fails_unless_allowed(server: LiveServ
     assert server.cli("job", "j1", "--wait").returncode == 1
     allowed = server.client.wait("j2", timeout_s=120)
     assert (allowed["state"], allowed["steps_done"], allowed["message"]) == ("finished", 10, "")
+
+
+EARLY_STOP = """
+import time
+from itertools import count
+from pathlib import Path
+from fairlead import job
+
+run = job.attach()
+for i in run.steps(count()):
+    if i == 5:
+        Path("in_loop").touch()
+        while not Path("stopped").exists(): time.sleep(0.01)
+        break
+"""
+
+
+def test_a_job_that_exits_by_itself_while_it_is_stopped_is_done_with_its_steps(
+    server: LiveServer,
+) -> None:
+    command, directory = [sys.executable, "-c", EARLY_STOP], str(server.root)
+    job = server.client.submit(command, workload="small", directory=directory)["id"]
+    until((server.root / "in_loop").exists, "it trains", 60.0)
+    server.client.suspend(job)
+    (server.root / "stopped").touch()
+    until(lambda: server.client.job(job)["state"] == "finished", "it is done", 60.0)
+    ended = server.client.job(job)
+    assert (ended["steps_done"], ended["leases"], ended["lost_s"]) == (5, 1, 0.0)

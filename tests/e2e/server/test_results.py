@@ -94,7 +94,12 @@ def _check_command_line(server: LiveServer, job: str, other: str, failed: str) -
     ranked = server.cli("jobs", "--sort", "loss", "--json")
     rows = json.loads(ranked.stdout)
     assert [row["id"] for row in rows] == [*sorted(losses, key=losses.__getitem__), failed]
+    assert ranked.stderr == ""
     assert "loss" in server.cli("jobs", "--sort", "loss", "--reverse").stdout
+    unknown = server.cli("jobs", "--sort", "accuracy", "--json")
+    problem = "--sort: none of these jobs has reported a metric 'accuracy'"
+    assert unknown.stderr == f"{problem}: expected one of loss\n"
+    assert len(json.loads(unknown.stdout)) == len(rows)
     page = server.cli("job", failed).stdout
     assert "137 (SIGKILL)" in page
     assert "one last line \\x1b[31m" in page

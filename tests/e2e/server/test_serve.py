@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
@@ -79,9 +80,7 @@ def test_sigterm_stops_the_server_despite_an_event_stream_and_jobs_keep_running(
     assert (ended["state"], ended["leases"], ended["preemptions"]) == ("finished", 1, 0)
 
 
-def test_waiting_for_a_job_survives_a_restart_of_the_server(
-    own_server: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_a_job_survives_a_restart_of_the_server(own_server: LiveServer) -> None:
     own_server.extra = ("--log-format", "json")
     own_server.start()
     client = own_server.client
@@ -98,10 +97,14 @@ def test_waiting_for_a_job_survives_a_restart_of_the_server(
         assert client.wait(job, timeout_s=90)["state"] == "finished"
         shown = waiting.communicate(timeout=90)[0]
     assert (waiting.returncode, json.loads(shown)["state"]) == (0, "finished")
-    own_server.stop()
-    monkeypatch.setattr("fairlead.client._RECONNECT_S", 0.5)
-    with pytest.raises(UnreachableError):
-        client.wait(job)
+    token = (own_server.data / "admin.token").read_text()
+    with closing(Client(client.url, token, reconnect_s=0.5)) as impatient:
+        assert impatient.job(job).state == "finished"
+        own_server.stop()
+        with pytest.raises(UnreachableError):
+            impatient.wait(job)
+        with pytest.raises(UnreachableError, match="the submission may have arrived"):
+            impatient.submit_all([{"command": ["true"]}])
 
 
 def test_waiting_for_a_job_fails_at_once_without_a_server() -> None:

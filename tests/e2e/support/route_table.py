@@ -9,6 +9,9 @@ OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
 EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "POST /v1/jobs": (OK, OK, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/jobs": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "POST /v1/jobs/batch": (OK, OK, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    # There is no such job.
+    "POST /v1/jobs/changes": (HIDDEN, HIDDEN, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/jobs/{job_id}": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "PATCH /v1/jobs/{job_id}": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/jobs/{job_id}/suspend": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
@@ -99,6 +102,8 @@ QUERIES = {
 BODIES: dict[str, dict[str, object]] = {
     "PUT /v1/code-snapshots/{id_}": {},
     "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},
+    "POST /v1/jobs/batch": {"jobs": [{"command": ["true"]}], "common": {"tenant": "own"}},
+    "POST /v1/jobs/changes": {"action": "cancel", "jobs": ["no-such-job"]},
     "PATCH /v1/jobs/{job_id}": {"priority": 1},
     "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
     "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},

@@ -24,8 +24,9 @@ from fairlead.engines.keeper import keeper, orphans, output, start, supervisor
 from fairlead.engines.keeper.confinement import cgroup, members
 from fairlead.job import checkpoint, emulated_speed, gang_exit, lease, leased_run
 from fairlead.job.copies import merging
-from fairlead.live import batches, clock, event_stream, journal, rounds
+from fairlead.live import clock, event_stream, journal, rounds
 from fairlead.live.copies import merges
+from fairlead.live.inputs import batches
 from fairlead.live.nodes import inventory
 
 _MISSING = object()

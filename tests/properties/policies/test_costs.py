@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.properties.policies.test_packed import PairProgram, check_feasible, random_snapshot
+from tests.properties.policies.pair_program import PairProgram, check_feasible, random_snapshot
 
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.snapshot import Snapshot

@@ -1,5 +1,6 @@
 """Programs over options that begin at the last basis give the solution of a new one."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -13,6 +14,7 @@ from fairlead.solve import (
     FlatPath,
     OptionProblem,
     WarmFilling,
+    WarmFirstStage,
     WarmSum,
     best_sum,
     fill_options,
@@ -112,6 +114,36 @@ def test_sums_from_the_last_basis_give_the_times_of_new_ones(seed: int, is_tied:
         assert warm.proof is not None
         assert abs(warm.proof.gap) <= 1e-8
         jobs.advance()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_stages_from_the_last_basis_give_the_times_of_new_ones(seed: int) -> None:
+    jobs, last = Jobs(seed), WarmFirstStage()
+    for unit in (1.0, 10.0, 0.1, 1.0, 2.0, 1.0):
+        problem = jobs.problem(jobs.profile, np.ones(14, int), unit * 1e4 / jobs.left_s)
+        worth = np.append(np.sqrt(jobs.left_s), 0.0)
+        value = problem.gain_first * worth[problem.first]
+        value += problem.gain_second * worth[problem.second]
+        keys = jobs.numbers.astype(np.uint64)
+        warm, cold = (state.best(problem, value, unit, keys) for state in (last, WarmFirstStage()))
+        np.testing.assert_allclose(warm.time, cold.time, atol=1e-7)
+        filled = fill_options(problem, FlatPath(problem.cap))
+        assert warm.level.min() == pytest.approx(filled.level.min(), rel=1e-9)
+        floor = np.minimum(filled.stages[0].theta, problem.cap)
+        assert (warm.level >= floor * (1 - 1e-9)).all()
+        assert (value * warm.time).sum() >= (value * filled.time).sum() * (1 - 1e-4)
+        assert abs(warm.certify_least().gap) <= 1e-8
+        jobs.advance()
+
+
+def test_a_first_stage_without_devices_reaches_nothing() -> None:
+    jobs = Jobs(0)
+    problem = replace(jobs.by_job, count=np.zeros(14))
+    solution = WarmFirstStage().best(
+        problem, problem.gain_first, 1.0, jobs.numbers.astype(np.uint64)
+    )
+    assert not solution.time.any()
+    assert not solution.level.any()
 
 
 def test_a_filling_that_takes_too_many_steps_is_solved_with_perturbed_bounds(

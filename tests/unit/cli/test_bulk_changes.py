@@ -6,19 +6,22 @@ from threading import Thread
 
 import pytest
 
+from fairlead.cli.client import actions
 from fairlead.cli.main import app
 from fairlead.cli.shared.errors import run
 
 
 class DyingServer(BaseHTTPRequestHandler):
-    """Answers the request for j1 and closes the connection of every other one."""
+    """Answers the request for j1 and j2, and closes the connection of every other one."""
 
     def do_POST(self) -> None:
-        job = self.path.split("/")[3]
-        if job != "j1":
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if request["jobs"] != ["j1", "j2"]:
             self.close_connection = True
             return
-        body = json.dumps({"id": job, "state": "cancelled"}).encode()
+        rejected = [{"id": "j2", "code": "protocol", "message": "it has ended"}]
+        answer = {"jobs": [{"id": "j1", "state": "cancelled"}], "rejected": rejected}
+        body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -29,12 +32,13 @@ class DyingServer(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("more", "out"), [([], "j1: cancelled\n"), (["--json"], "")])
-def test_jobs_changed_before_the_server_dies_are_named(
+def test_jobs_changed_before_the_server_dies_are_counted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     more: list[str],
     out: str,
 ) -> None:
+    monkeypatch.setattr(actions, "MAX_BATCH", 2)
     with HTTPServer(("127.0.0.1", 0), DyingServer) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{server.server_port}")
@@ -44,5 +48,6 @@ def test_jobs_changed_before_the_server_dies_are_named(
         server.shutdown()
     printed = capsys.readouterr()
     assert printed.out == out
-    assert "changed 1 of 3 jobs: j1\n" in printed.err
+    assert "j2: it has ended [protocol]\n" in printed.err
+    assert "changed 1 of 3 jobs\n" in printed.err
     assert "does not answer" in printed.err

@@ -13,6 +13,7 @@ from fairlead.cli.shared.errors import run
 HEAD = "job_id,arrival_s,workload,gang,total_steps\n"
 FILES = {
     "large.csv": f"{HEAD}a,0,ResNet-50,1,100\nb,5,ResNet-50,64,100\n",
+    "huge.csv": f"{HEAD}b,5,ResNet-50,64,100\n",
     "workload.csv": f"{HEAD}a,0,Resnet50,1,100\n",
     "column.csv": "job,arrival_s,workload,gang,total_steps\na,0,ResNet-50,1,100\n",
     "negative.csv": f"{HEAD}a,-3,ResNet-50,1,100\n",
@@ -27,6 +28,7 @@ FILES = {
     "field.json": json.dumps(
         {"cluster": {"v100": 1}, "jobs": [{"id": "a", "speed": {"v100": 1}}]}
     ),
+    "odd.json": json.dumps({"cluster": {"v100": 1}, "jobs": [{"id": "a", "zzzzzz": 1}]}),
     "job.yaml": "comand: [python, train.py]\n",
     "gang.yaml": "command: [python, train.py]\ngang: two\n",
     "setting.toml": "prot = 1\n",
@@ -43,6 +45,9 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "simulate --policy max-min:agnostc": ("unknown option 'agnostc': expected one of agnostic",),
     "simulate --mechanism gavl": ("mechanism: unknown name 'gavl': did you mean 'gavel'?",),
     "simulate --policy oef --mechanism gavel": ("not devices of tenants: leave out --mechanism",),
+    "simulate --policy fifo --mechanism hadar": (
+        "mechanism: 'hadar' realises no policy: name it as the policy instead: --policy hadar",
+    ),
     "simulate --cluster v100": ("cluster: ", "expected accelerator=count", "v100=36/4,k80=8"),
     "simulate --cluster v100=x": ("cluster: not a number: 'x': expected a whole number",),
     "simulate --cluster nowhere.yaml": ("nowhere.yaml: no such file",),
@@ -58,6 +63,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
         "large.csv:3: gang: job 'b' needs 64 devices of one accelerator",
         f"lower the gang or add devices, {SKIP}",
     ),
+    "simulate --trace huge.csv --cluster v100=4 --skip-impossible": (
+        "huge.csv: none of the 1 jobs can run",
+        "lower the gang or add devices [input]",
+    ),
     "simulate --speeds mlperf-2024": ("or did you mean mlperf-202",),
     "simulate --speeds mlperf-2025": ("--trace: missing", "trace generate --speeds mlperf-2025"),
     "simulate --physics gandva": ("gandva: no such file: expected none, gandiva, or a JSON",),
@@ -65,6 +74,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "simulate --round abc": ("--round: not a number: expected one such as 2.5",),
     "simulate --window 5": ("--window: not a range of jobs: '5': expected A:B",),
     "compare --policies max-min,fif": ("policy: unknown name 'fif': did you mean 'fifo'?",),
+    "compare --policies fifo,oef --mechanism srtf": ("policy instead: --policy srtf",),
     "compare --policies fifo --loads 2;3": ("--loads: not a number: '2;3'",),
     "compare --policies fifo --kind continous": (
         "--kind: unknown value 'continous': expected one of 'static'",
@@ -75,8 +85,15 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "allocate --instance large.json": ("jobs[0].gang: job 'b' needs 4 devices", SKIP),
     "allocate --instance comma.json": ("comma.json:1: invalid JSON",),
     "allocate --instance field.json": ("jobs[0]: unknown field 'speed': did you mean 'speeds'?",),
+    "allocate --instance odd.json": (
+        "jobs[0]: unknown field 'zzzzzz'",
+        "of: id, speeds, workload",
+    ),
     "allocate --instance alone.json --policy gandiva": (
         "policy: 'gandiva' is a mechanism and has no shares: expected one of cost,",
+    ),
+    "audit --trace large.csv --instance large.json --at 5 --policy max-min": (
+        "--trace: excludes --instance: expected one of them",
     ),
     "audit --policy max-min": ("no jobs: expected --instance FILE, --live, or --trace",),
     "submit --speed v100 -- true": ("--speed: 'v100': expected an accelerator and steps per",),
@@ -85,6 +102,15 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "speeds show --gangs 1,x": ("--gangs: '1,x': expected numbers of devices, such as 1,2,4,8",),
     "audit --instance x --policy fifo --fail-if envi>1": ("unknown figure: 'envi'", "envy"),
     "replay log.jsonl": ("not an event log: a line is not JSON", "simulate --log"),
+    "trace generate --duration-factor 1e12 --jobs 3 --out generated.csv": (
+        "--duration-factor: too large: 1e+12: a job has",
+        "expected a factor that gives up to 1e+10 s, 1e+15 steps",
+    ),
+    "trace generate --duration-factor 1e308": ("--duration-factor: too large: 1e+308",),
+    "trace generate --deadlines 1e20": ("--deadlines: out of range: 1e+20: a deadline of",),
+    "trace generate --deadlines 2,0": ("--deadlines: not allowed: 0.0: expected factors above 0",),
+    "trace generate --high-weight 1e9": ("--high-weight: not allowed", "expected 1e-06 to 1e+06"),
+    "compare --policies fifo --duration-factor 1e12": ("--duration-factor: too large: 1e+12",),
     "trace validate column.csv": ("did you mean 'job_id'?",),
     "trace convert large.csv --from phily": ("--from: unknown value 'phily'", "philly"),
     "speeds tables mlperf": ("NAME: unknown table 'mlperf': did you mean 'mlperf-202",),

@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from fairlead.cli.client import job_page
+from fairlead.cli.client.watch import jobs_table
 from fairlead.cli.operate import audit_trail
 from fairlead.cli.shared import output
 from fairlead.cli.shared.tables import fitting_tables
@@ -105,3 +106,29 @@ def test_durations_have_a_unit_that_suits_them(seconds: float, text: str) -> Non
 def test_cells_that_a_row_lacks_are_empty(width: int) -> None:
     parts = fitting_tables("t", ["a", "b", "c"], [["one", "two"], ["x" * 9] * 3], width=width)
     assert all(part.row_count == 2 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({}, ""),
+        ({"k80": 1}, "k80"),
+        ({"k80": 2}, "2 k80"),
+        ({"v100": 1, "k80": 1}, "1 v100, 1 k80"),
+    ],
+)
+def test_the_list_of_jobs_names_all_accelerators_of_a_job(held: dict[str, int], text: str) -> None:
+    job = {
+        "id": "j1",
+        "name": "copies",
+        "tenant": "red",
+        "state": "running",
+        "devices": sum(held.values()),
+        "accelerators_held": held,
+        "steps_done": 0.0,
+        "total_steps": 5,
+        "preemptions": 0,
+        "lost_s": 0.0,
+    }
+    (drawn,) = jobs_table([job])
+    assert [*drawn.columns[4].cells] == [text]

@@ -158,3 +158,13 @@ def test_elastic_gangs_are_in_the_snapshot_and_fixed_ones_cost_nothing() -> None
     assert snap.profiles.max_gang is not None
     assert snap.profiles.min_gang[snap.profile].tolist() == [1, 1, 1, 1]
     assert snap.profiles.max_gang[snap.profile].tolist() == [1, 1, 1, 2]
+
+
+def test_the_size_of_the_table_does_not_depend_on_the_sequence_of_reports() -> None:
+    sizes = []
+    for sequence in ((0, 2, 4), (4, 0, 2), (0, 1, 2, 3, 4)):
+        jobs = World(Reads()).scheduler.jobs
+        for job in sequence:
+            jobs.store_measurements(np.array([job]), np.zeros((1, 5)))
+        sizes.append(len(jobs.measured))
+    assert sizes == [8, 8, 8]

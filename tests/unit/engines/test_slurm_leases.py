@@ -116,6 +116,15 @@ def test_a_lease_has_the_worst_outcome_of_its_parts(
     assert (combined.ending, combined.steps) == (ending, steps)
 
 
+@pytest.mark.parametrize("ending", ["left", "failed"])
+def test_steps_of_a_part_that_ended_by_itself_count_only_if_all_have(ending: LeaseOutcome) -> None:
+    lease, saved = order(("a", 0), ("b", 0)), Ended(5, ending, 4.0)
+    combined = combined_outcome(lease, [Ended(5, "finished", 5.0), saved])
+    assert (combined.ending, combined.steps) == (ending, 4.0)
+    both = [Ended(5, "finished", steps) for steps in (5.0, 4.0)]
+    assert combined_outcome(lease, both).steps == 5.0
+
+
 def status(path: Path) -> SlurmNodeStatus:
     return SlurmNodeStatus(path / "down.json", reserved=False)
 

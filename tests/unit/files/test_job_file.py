@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.client.sweep import expand
-from fairlead.files.job_file import JobFile, parse_array, parse_arrays, parse_job_file
+from fairlead.files.job_file import FIELDS, JobFile, parse_array, parse_arrays, parse_job_file
 from fairlead.files.parsing.text import SourceText
 from fairlead.model.errors import InputError
 from fairlead.model.submission.new_job import NewJob
@@ -104,6 +104,12 @@ def test_an_error_names_its_line(body: str, line: int, field: str | None, messag
     assert (caught.value.line, caught.value.field) == (line, field)
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"job.yaml:{line}")
+
+
+def test_an_unknown_field_lists_all_fields() -> None:
+    with pytest.raises(InputError) as caught:
+        read("command: [train]\ngpus: 2\n")
+    assert str(caught.value).endswith(f"expected one of: {', '.join(FIELDS)}")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fairlead.files import read_cluster, read_speeds, skip_impossible
 from fairlead.files.instance import parse_possible_jobs
 from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.trace import parse_trace
-from fairlead.model.errors import ImpossibleJobError, InputError
+from fairlead.model.errors import InputError
 
 HEAD = "job_id,arrival_s,workload,gang,total_steps,memory_gib\n"
 TRACE = (
@@ -37,7 +37,7 @@ def test_impossible_jobs_of_a_trace_are_skipped_and_named() -> None:
 
 def test_a_trace_without_runnable_jobs_and_a_duplicate_stay_errors() -> None:
     none = parse_trace(SourceText("t.csv", f"{HEAD}a,0,Nonsense,1,100,\nb,0,Nonsense,1,9,\n"))
-    with pytest.raises(ImpossibleJobError, match=r"t\.csv: none of the 2 jobs can run; first"):
+    with pytest.raises(InputError, match=r"t\.csv: none of the 2 jobs can run; first"):
         skip_impossible(none, SPEEDS, CLUSTER)
     twice = [*parse_trace(SourceText("t.csv", f"{HEAD}a,0,LSTM,1,100,\n"))] * 2
     with pytest.raises(InputError, match="listed twice"):

@@ -13,7 +13,7 @@ from fairlead.core import Scheduler
 from fairlead.live import executors
 from fairlead.live.clock import Clock
 from fairlead.live.executors import PlanTimeoutError, WorkerThreads
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.planning import guards
 from fairlead.live.rounds import RoundTimers
 from fairlead.mechanisms.base import Mechanism
@@ -207,7 +207,7 @@ async def events_after(before: float | None, then: float | None) -> list[Event]:
     rounds.set_timer(SetTimer("PlanDue", clock.now()))
     request = await inbox.get()
     ends[0] = then
-    events = list(request.make(1.0))
+    events = [event for event in request.make(1.0) if event is not None]
     workers.close()
     return events
 

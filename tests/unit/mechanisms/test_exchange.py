@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first
+from fairlead.mechanisms._rounds.urgency import (
+    full_time_first,
+    last_to_end_first,
+    shortest_first,
+)
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(
@@ -120,6 +124,33 @@ def test_rows_that_run_ahead_of_their_shares_are_those_with_the_least_time_left(
         tables, 360.0, np.array([1.0, 2.0, 9.0, 0.5]), share.sum(axis=1), on
     ).by_falling_weight()
     assert staying.column.tolist()[1:3] == [0, 1]
+
+
+def test_packed_jobs_that_end_last_come_first_and_run_alone_without_a_partner() -> None:
+    """The third job is the longest and needs all of the time, half of it with each other job."""
+    members = np.array([[0, -1], [1, -1], [2, -1], [0, 1], [0, 2], [1, 2]])
+    held = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    pairs = CandidateEntries(np.array([3, 4, 5]), np.zeros(3, dtype=np.int64), np.full(3, 105.0))
+    left_s = np.array([10.0, 20.0, 90.0])
+    first = last_to_end_first(pairs, members, held, left_s).by_falling_weight()
+    assert list(zip(first.row.tolist(), first.column.tolist(), strict=True)) == [
+        (4, 0),
+        (5, 0),
+        (2, 0),
+        (3, 0),
+    ]
+    known = pairs._replace(row=np.array([2, 4, 5]))
+    assert last_to_end_first(known, members, held, left_s).row.tolist() == [2, 4, 5]
+    # A longer job has no share, as on an accelerator that is down.
+    absent = last_to_end_first(
+        pairs._replace(row=pairs.row + 1),
+        np.insert(members, 3, [3, -1], axis=0),
+        np.append(held, [[0.0, 0.0]], axis=0),
+        np.append(left_s, 1e6),
+    )
+    assert absent.by_falling_weight().row.tolist() == [5, 6, 2, 4]
+    in_time = np.array([[1.0, 0.0], [1.0, 0.0], [0.9, 0.0]])
+    assert last_to_end_first(pairs, members, in_time, left_s) is pairs
 
 
 def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:

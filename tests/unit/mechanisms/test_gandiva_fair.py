@@ -345,7 +345,7 @@ def test_devices_that_fall_idle_within_a_quantum_are_used_at_once() -> None:
 
 @pytest.mark.parametrize("mechanism", [GandivaFair(), Lottery(), Lottery(backfill=True)])
 @pytest.mark.parametrize("tenants", [1, 10, 1000])
-def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
+def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_half_a_second(
     mechanism: Any, tenants: int
 ) -> None:
     accelerators = ("v100", "p100", "k80")
@@ -365,4 +365,4 @@ def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
     (asked,) = (c for c in scheduler.handle(PlanDue(0.0)) if isinstance(c, ComputePlan))
     (plan, _), took_s = cpu_s(lambda: mechanism.plan(asked.snapshot, asked.memory))
     assert len(plan.start.device) > 400
-    assert took_s < 0.25
+    assert took_s < 0.5  # 0.18 s for Gandiva_fair with 1,000 tenants, less than 0.1 s otherwise

@@ -14,7 +14,7 @@ from fairlead.core.jobs import JobState
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.model import events as ev
 from fairlead.model.arrays import IntArray
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import Launch, MergeCopies, Preempt
 from fairlead.model.job import Job
 from fairlead.model.lease import Placement, Placements
@@ -228,3 +228,15 @@ def test_a_spread_gang_is_not_forked() -> None:
     snap = snapshot(cluster, (2, (8.0,), 16_000))
     plan, _ = HadarE().plan(snap, HadarE().initial())
     assert [unit.copy for unit in plan.start] == [0]
+
+
+def test_a_node_has_a_copy_on_each_of_its_accelerators() -> None:
+    cluster = Cluster((Node("a", ("v100", "v100", "p100", "k80", "k80")),))
+    snap = snapshot(cluster, (1, (8.0, 4.0, 2.0), 16_000))
+    plan, _ = HadarE().plan(snap, HadarE().initial())
+    accelerators = cluster.accelerator_of[[unit.devices[0] for unit in plan.start]]
+    assert [unit.copy for unit in plan.start] == [1, 2, 3]
+    assert sorted(accelerators.tolist()) == [0, 1, 2]
+    assert [unit.max_steps for unit in plan.start] == pytest.approx(
+        [16_000 * (8.0, 4.0, 2.0)[each] / 14.0 for each in accelerators]
+    )

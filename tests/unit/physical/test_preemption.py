@@ -10,7 +10,7 @@ from benchmarks.physical.overhead import Step, overheads, read_trace
 
 from fairlead.files import read_speeds
 
-RECORD = Path(overhead.__file__).with_name("measured") / "overhead.json"
+RECORDS = Path(overhead.__file__).with_name("measured")
 STEP_S, LIBRARY_S, IDLE_S, SLOW_S = 0.1, 0.001, 0.2, 0.05
 RENEWAL_S = 0.0005
 
@@ -54,8 +54,13 @@ def test_a_missing_model_or_a_broken_limit_fails(capsys: pytest.CaptureFixture[s
 
 
 def test_the_recorded_costs_of_all_models_are_within_the_limits() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    rows = [overhead.Overhead(**row) for row in record["rows"]]
+    records = [
+        json.loads((RECORDS / name).read_text(encoding="utf-8"))
+        for name in ("overhead.json", "overhead-gan-policy.json")
+    ]
+    more = [overhead.Overhead(**row) for row in records[1]["rows"]]
+    assert overhead.show(more, ["policy", "gan"]) == 0
+    rows = [overhead.Overhead(**row) for row in records[0]["rows"]]
     models = {workload.rpartition("-")[0] for workload in read_speeds("h200").workloads}
     assert overhead.show(rows, sorted(models)) == 0
 

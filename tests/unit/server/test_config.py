@@ -87,6 +87,7 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
         ("requests_per_s = 0", 1, "requests_per_s", "above 0"),
         ('log_format = "xml"', 1, "log_format", "expected text or json"),
         ('policy = "maxmin"', 1, "policy", "max-min"),
+        ('mechanism = "hadar"', 1, "mechanism", "policy instead: --policy hadar"),
         ('mechanism = "ideal"', 1, "mechanism", "simulation only"),
         ('engine = "slum"', 1, "engine", "slurm"),
         ('emulate = "v100=x"', 1, "emulate", "number"),

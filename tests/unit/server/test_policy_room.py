@@ -4,10 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import scripted_live
 
+from fairlead.files import parse_cluster
 from fairlead.live.driver import Live
 from fairlead.model.errors import ProtocolError
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.rate_limits import RateLimiters, RateLimits
 from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.policy_room.messages import WhatIf
@@ -51,9 +54,65 @@ def test_policies_that_fail_or_have_no_shares_are_no_error_of_the_server(
             def fail(*_: object) -> None:
                 raise ZeroDivisionError
 
+            await site.submit()  # otherwise the last answer still holds
             monkeypatch.setattr("fairlead.server.api.routes.insights.advise", fail)
             with pytest.raises(ProtocolError, match="there is no advice now: the policy failed"):
                 await advice(server, ADMIN)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("policy", ["srtf", "tiresias", "gandiva"])
+def test_a_job_is_explained_without_prices_where_the_policy_computes_no_shares(
+    tmp_path: Path, policy: str
+) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path, devices="v100=1", policy=policy) as site:
+            server = context(site.live)
+            running = await site.submit(tenant="red", steps=10)
+            await site.lease(running)
+            queued = await site.submit(tenant="blue", steps=100, gang=1)
+            running_text = (await explain_job(running, server, ADMIN))["text"]
+            assert running_text[0] == "Job j1 is running on 1 v100."
+            answer = await explain_job(queued, server, ADMIN)
+            assert (answer["policy"], answer["who"], answer["kind"]) == (policy, queued, "job")
+            assert answer["text"] == [
+                "Job j2 is queued and holds no devices.",
+                "It needs 1 v100 (1 of 1 held).",
+                "These devices are held by j1 of tenant red.",
+                f"{policy} computes no shares, so it has no prices to explain;"
+                " `fairlead job j2` shows the job's believed speeds.",
+            ]
+            blue = Principal("bob", "tenant", "blue")
+            hidden = (await explain_job(queued, server, blue))["text"]
+            assert hidden[2] == "These devices are held by a job of another tenant."
+
+    asyncio.run(scene())
+
+
+def test_a_job_without_prices_learns_why_it_waits(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path, devices="v100=2", policy="srtf") as site:
+            server = context(site.live)
+            await site.live.tenants.set(Tenant("red", limit={"v100": 1.0}), "ann")
+            await site.lease(await site.submit(tenant="red", steps=10))
+            waiting = await site.submit(tenant="red", steps=100)
+            text = (await explain_job(waiting, server, ADMIN))["text"]
+            assert text[1] == "It needs 1 v100 (1 of 2 held)."
+            assert text[3] == "It waits: tenant red has reached its limit of v100."
+
+    asyncio.run(scene())
+
+
+def test_a_job_without_prices_learns_that_its_gang_fits_nowhere(tmp_path: Path) -> None:
+    async def scene() -> None:
+        cluster = parse_cluster("v100=2")
+        async with scripted_live(tmp_path, devices=cluster, policy="srtf") as site:
+            job = await site.submit(gang=2, steps=10)
+            await site.live.nodes.drain(cluster.nodes[0].id, "ann")
+            await eventually(lambda: not site.engine.open, "the node is not drained")
+            text = (await explain_job(job, context(site.live), ADMIN))["text"]
+            assert text[1] == "No accelerator that it may use has 2 devices that are up."
 
     asyncio.run(scene())
 
@@ -63,7 +122,7 @@ def test_a_job_that_ends_before_its_turn_is_not_explained(tmp_path: Path) -> Non
         async with scripted_live(tmp_path) as site:
             server = context(site.live)
             job = await site.submit(tenant="red")
-            async with server.explaining:
+            async with server.answers.turn:
                 waiting = asyncio.ensure_future(explain_job(job, server, ADMIN))
                 await asyncio.sleep(0)
                 await site.live.jobs.cancel(job, "ann")
@@ -98,7 +157,7 @@ def test_audit_of_too_many_jobs_is_refused_before_its_turn(
             server = context(site.live)
             await site.submit()
             await site.submit()
-            async with server.explaining:
+            async with server.answers.turn:
                 with pytest.raises(ProtocolError, match="2 jobs are too many for the server"):
                     await audit_policy(server, ADMIN)
 
@@ -114,7 +173,7 @@ def test_audit_of_jobs_that_become_too_many_before_its_turn_is_refused(
         async with scripted_live(tmp_path) as site:
             server = context(site.live)
             await site.submit()
-            async with server.explaining:
+            async with server.answers.turn:
                 waiting = asyncio.ensure_future(audit_policy(server, ADMIN))
                 await asyncio.sleep(0)
                 await site.submit()

@@ -80,3 +80,20 @@ def test_secrets_are_redacted_in_log_lines() -> None:
         "token": "…",
         "status": 200,
     }
+
+
+def test_a_request_for_many_jobs_makes_later_requests_wait() -> None:
+    now = [0.0]
+    buckets = TokenBuckets(10.0, 5.0, lambda: now[0])
+    buckets.take("a")
+    buckets.charge("a", 20)  # accepted, though only four were left
+    with pytest.raises(RateLimitedError, match=r"retry in 1\.7 s"):
+        buckets.take("a")
+    buckets.take("b")
+    now[0] = 1.7
+    buckets.take("a")
+    buckets.charge("a", 10_000)
+    with pytest.raises(RateLimitedError, match=r"retry in 30"):
+        buckets.take("a")
+    now[0] = 31.8
+    buckets.take("a")

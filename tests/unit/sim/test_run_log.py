@@ -48,6 +48,17 @@ def test_replayed_scheduler_has_the_logged_beliefs(tmp_path: Path) -> None:
     assert result.scheduler.cluster.memory_gib.tolist() == [16.0]
 
 
+def test_the_log_of_a_run_whose_policy_was_ignored_replays(tmp_path: Path) -> None:
+    cluster, beliefs = Cluster.of({"v100": 1}), SpeedTable({SpeedKey("a", 1, "v100"): 4.0})
+    mechanism: Any = create_mechanism("srtf")
+    scheduler: Scheduler[Any] = Scheduler(cluster, beliefs, mechanism)
+    path = tmp_path / "log.jsonl"
+    with path.open("w") as file:
+        log = EventLog(file, cluster, beliefs, policy="fifo", mechanism="srtf", round_s=None)
+        log.close(scheduler)
+    assert replay_file(path).same
+
+
 @pytest.mark.parametrize(
     ("kept", "message"),
     [

@@ -1,7 +1,7 @@
 """``fairlead cancel``, ``suspend``, ``resume`` and ``priority``, for one job or many."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +9,7 @@ import typer
 from fairlead.cli.shared.confirmation import confirm
 from fairlead.cli.shared.options import Json
 from fairlead.model.errors import InputError, UsageError
+from fairlead.model.submission.batch import MAX_BATCH
 
 if TYPE_CHECKING:
     from fairlead.client import Client
@@ -45,7 +46,7 @@ def cancel(
 
     Example:  fairlead cancel --name 'lr-0.1-*'
     """
-    change = _Change("cancel", lambda server, job: server.cancel(job, force=force))
+    change = _Change("cancel", {"force": force})
     change.run(job_ids, multijob, name, yes=yes, as_json=as_json)
 
 
@@ -61,7 +62,7 @@ def suspend(
 
     Example:  fairlead suspend j1 j2
     """
-    change = _Change("suspend", lambda server, job: server.suspend(job))
+    change = _Change("suspend")
     change.run(job_ids, multijob, name, yes=yes, as_json=as_json)
 
 
@@ -77,7 +78,7 @@ def resume(
 
     Example:  fairlead resume --multijob search
     """
-    change = _Change("resume", lambda server, job: server.resume(job), "suspended")
+    change = _Change("resume", state="suspended")
     change.run(job_ids, multijob, name, yes=yes, as_json=as_json)
 
 
@@ -107,25 +108,29 @@ def priority(
     except ValueError:
         raise UsageError(f"N: {last!r}: expected a whole number after the jobs") from None
     change = _Change(
-        "priority",
-        lambda server, job: server.set_priority(job, number),
+        "change",
+        {"set": {"priority": number}},
+        verb="priority",
         shown=lambda job: f"priority {job['priority']}",
     )
     change.run(job_ids, multijob, name, yes=yes, as_json=as_json)
 
 
 class _Change:
-    """One request for each of several jobs."""
+    """One request for all selected jobs."""
 
     def __init__(
         self,
-        verb: str,
-        send: "Callable[[Client, str], SubmittedJob]",
+        action: str,
+        settings: Mapping[str, object] | None = None,
+        *,
+        verb: str = "",
         state: str | None = None,
         shown: "Callable[[SubmittedJob], str]" = lambda job: job.state,
     ) -> None:
-        """Change jobs with ``send``; a pattern selects jobs in ``state``, or all unended ones."""
-        self._verb, self._send, self._state, self._shown = verb, send, state, shown
+        """Change jobs; a pattern selects jobs in ``state``, or all that have not ended."""
+        self._action, self._settings = action, settings or {}
+        self._verb, self._state, self._shown = verb or action, state, shown
 
     def run(
         self,
@@ -146,7 +151,7 @@ class _Change:
         server = Client.from_environment()
         selected = self._select(server, job_ids or (), multijob, name)
         if len(selected) == 1 and job_ids:
-            answer = self._send(server, selected[0])
+            answer = self._change_one(server, selected[0])
             if as_json:
                 print_json(answer)
             else:
@@ -168,7 +173,11 @@ class _Change:
     def _select(
         self, server: "Client", job_ids: Sequence[str], multijob: str | None, name: str | None
     ) -> list[str]:
-        """Return the ids of the jobs, each once."""
+        """Return the ids of the jobs, each once; none is empty."""
+        from fairlead.client import job_path
+
+        for job_id in job_ids:
+            job_path(job_id)
         selected = [*job_ids]
         if multijob is not None or name is not None:
             matching = server.jobs(
@@ -181,26 +190,36 @@ class _Change:
                 raise InputError(problem, fix="see `fairlead jobs`", field="--multijob, --name")
         return list(dict.fromkeys(selected))
 
+    def _change_one(self, server: "Client", job_id: str) -> "SubmittedJob":
+        from fairlead.client import ServerError
+
+        answer = server.change_all(self._action, [job_id], partial=True, **self._settings)
+        for each in answer.rejected:
+            raise ServerError(each.message, each.code)
+        return answer.jobs[0]
+
     def _change_all(
         self, server: "Client", selected: Sequence[str], *, as_json: bool
     ) -> "tuple[list[SubmittedJob], int]":
-        """Return the changed jobs and the number of rejected changes; name each as it is made."""
-        from fairlead.client import ServerError, UnreachableError
+        """Return the changed jobs and the number of rejected changes; print one line for each."""
+        from fairlead.client import UnreachableError
 
         changed: list[SubmittedJob] = []
         rejected = 0
-        for job_id in selected:
+        for first in range(0, len(selected), MAX_BATCH):
+            part = selected[first : first + MAX_BATCH]
             try:
-                job = self._send(server, job_id)
+                answer = server.change_all(self._action, part, partial=True, **self._settings)
             except UnreachableError:
-                names = f": {' '.join(job.id for job in changed)}" if changed else ""
-                typer.echo(f"changed {len(changed)} of {len(selected)} jobs{names}", err=True)
+                if changed:
+                    typer.echo(f"changed {len(changed)} of {len(selected)} jobs", err=True)
                 raise
-            except ServerError as error:
-                typer.echo(f"{job_id}: {error} [{error.code}]", err=True)
-                rejected += 1
-                continue
-            changed.append(job)
+            for each in answer.rejected:
+                typer.echo(f"{each.id}: {each.message} [{each.code}]", err=True)
             if not as_json:
-                typer.echo(f"{job.id}: {self._shown(job)}")
+                typer.echo(
+                    "".join(f"{job.id}: {self._shown(job)}\n" for job in answer.jobs), nl=False
+                )
+            changed += answer.jobs
+            rejected += len(answer.rejected)
         return changed, rejected

@@ -1,6 +1,7 @@
 """``fairlead jobs``, ``job`` and ``logs``."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -82,15 +83,32 @@ def jobs(
 
     if watch and as_json:
         view.write_events(server)
-    elif watch:
+        return
+    if watch:
         view.follow(server, listed, metric=sort)
-    elif as_json:
-        print_json(listed())
-    elif rows := listed():
+        return
+    rows = listed()
+    if sort is not None and rows:
+        _warn_without_metric(rows, sort)
+    if as_json:
+        print_json(rows)
+    elif rows:
         results.print(*view.jobs_table(rows, metric=sort), sep="\n")
     else:
         ended = "; `fairlead jobs --all` lists those that have ended" if unended else ""
         typer.echo(f"no jobs{ended}")
+
+
+def _warn_without_metric(jobs: Sequence[dict[str, Any]], metric: str) -> None:
+    """Warn on stderr if no job has reported a metric, and name those that were reported."""
+    from fairlead.cli.shared.output import messages, printable
+
+    reported = sorted({name for job in jobs for name in job["metrics"]})
+    if metric in reported:
+        return
+    fix = f"expected one of {', '.join(reported)}" if reported else "they have reported none"
+    warning = printable(f"--sort: none of these jobs has reported a metric {metric!r}: {fix}")
+    messages.print(warning, highlight=False, soft_wrap=True)
 
 
 def _ranked(

@@ -125,15 +125,19 @@ def command_with_interpreter(
 
 
 def _send(jobs: Sequence[NewJob], *, snapshot: bool) -> list[dict[str, Any]]:
+    from fairlead.cli.client.sweep import parts_of
     from fairlead.client import Client, ServerError
 
     server = Client.from_environment()
     if snapshot:
         jobs = with_snapshot(server, jobs)
+    messages = [with_search_path(server, job).message() for job in jobs]
+    if len(messages) == 1:
+        return [server.post_once("/v1/jobs", messages[0])]
     submitted: list[dict[str, Any]] = []
-    for job in jobs:
+    for part in parts_of(messages):
         try:
-            submitted.append(server.post("/v1/jobs", with_search_path(server, job).message()))
+            submitted += server.submit_all(part)
         except ServerError as error:
             if not submitted:
                 raise

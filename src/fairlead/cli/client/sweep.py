@@ -1,14 +1,20 @@
 """Sweeps: many jobs from one job and the values of its variables."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import Any
 
 from fairlead.files.job_file import MAX_JOBS
 from fairlead.model.errors import InputError
+from fairlead.model.submission.batch import check_fields, divide_fields
 from fairlead.model.submission.new_job import NewJob
 from fairlead.model.submission.placeholders import fill, require_use, require_values
+
+_MAX_PART = 3 << 20
+"""bytes of jobs in one request; a server accepts 4 MiB by default"""
 
 
 def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
@@ -33,3 +39,22 @@ def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
         index = {"FAIRLEAD_ARRAY_INDEX": str(i)}
         jobs.append(replace(filled, environment={**filled.environment, **index}))
     return jobs
+
+
+def parts_of(messages: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    """Yield the messages of jobs in parts that fit into a request: in most cases all at once."""
+    if len(messages) == 1 or _fits(messages):
+        yield messages
+    else:
+        middle = len(messages) // 2
+        yield from parts_of(messages[:middle])
+        yield from parts_of(messages[middle:])
+
+
+def _fits(messages: Sequence[dict[str, Any]]) -> bool:
+    common, own = divide_fields(messages)
+    try:
+        check_fields(common, own)
+    except InputError:
+        return False
+    return len(json.dumps(common)) + len(json.dumps(own)) <= _MAX_PART

@@ -65,9 +65,11 @@ def _format_metric(value: float | None) -> str:
 
 
 def _held_devices(job: dict[str, Any]) -> str:
-    """Return the devices that a job holds: ``k80``, or ``2 k80``."""
-    accelerator = job["accelerator"] or ""
-    return f"{job['devices']} {accelerator}" if job["devices"] > 1 else accelerator
+    """Return the devices that a job holds: ``k80``, ``2 k80``, or ``1 v100, 1 k80``."""
+    held: dict[str, int] = job["accelerators_held"]
+    if job["devices"] == 1:
+        return "".join(held)
+    return ", ".join(f"{count} {name}" for name, count in held.items())
 
 
 def follow(server: Client, listed: Callable[[], Jobs], *, metric: str | None = None) -> None:

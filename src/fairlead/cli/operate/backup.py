@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.shared.options import Json
+from fairlead.cli.shared.termination import exit_on_sigterm
 
 _DATA = Annotated[Path | None, typer.Option(help="Data directory.", show_default="~/.fairlead")]
 _CONFIG = Annotated[
@@ -52,7 +53,7 @@ def backup(
     from fairlead.cli.shared.output import messages, pluralise, printable, results
     from fairlead.server.config.loading import load_settings
 
-    _end_on_signal()
+    exit_on_sigterm()
     settings = load_settings({"data": data}, os.environ, config).settings
     _allow_open_files()
     options = BackupOptions(logs=logs, secrets=secrets)
@@ -102,7 +103,7 @@ def restore(
     from fairlead.cli.shared.output import local_time, results
     from fairlead.server.config.loading import load_settings
 
-    _end_on_signal()
+    exit_on_sigterm()
     settings = load_settings({"data": data}, os.environ, config).settings
     done = restore_backup(
         file, settings.data, settings.store_url, force=force, progress=_progress_printer()
@@ -119,14 +120,6 @@ def restore(
     options = "".join(f" {name} {quote(str(path))}" for name, path in where.items() if path)
     start = f"start it with `fairlead serve{options}`"
     results.print(f"{text}; {start}", highlight=False, soft_wrap=True)
-
-
-def _end_on_signal() -> None:
-    """Make SIGTERM an exception, so that temporary files are removed."""
-    import signal
-    import sys
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def _allow_open_files() -> None:

@@ -6,6 +6,7 @@ import typer
 
 from fairlead.cli.operate.live_change import origin_of
 from fairlead.cli.shared.options import Json, MechanismOption
+from fairlead.model.submission.bounds import ROUND_RANGE
 
 app = typer.Typer(
     help="Show and change the policy of the running server.\n\nExample:  fairlead policy show",
@@ -33,7 +34,12 @@ def set_policy(
     mechanism: MechanismOption = None,
     round_s: Annotated[
         float | None,
-        typer.Option("--round", help="Length of a round in seconds.", min=1e-3),
+        typer.Option(
+            "--round",
+            help="Length of a round in seconds.",
+            min=ROUND_RANGE.least,
+            max=ROUND_RANGE.most,
+        ),
     ] = None,
     weight_scope: Annotated[
         str | None,

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.cli.shared.termination import exit_on_sigterm, sigterm_deferred
 from fairlead.client import Client, ServerError
 from fairlead.job.profile import METRICS, VARIABLE, Speed
 from fairlead.model.errors import InputError
@@ -54,11 +55,16 @@ def run_jobs(
     timeout_s: float,
     seen: Seen,
 ) -> ProfileJobs:
-    """Run one job per accelerator, all at once; jobs that have not ended are cancelled."""
+    """Run one job per accelerator, all at once; jobs that have not ended are cancelled.
+
+    Also if SIGTERM ends this process.
+    """
+    exit_on_sigterm()
     submitted: dict[str, SubmittedJob] = {}
     try:
         for name in accelerators:
-            submitted[name] = _submit(server, job, name, steps)
+            with sigterm_deferred():  # a job whose id is not known cannot be cancelled
+                submitted[name] = _submit(server, job, name, steps)
         return _collect(server, submitted, timeout_s, seen)
     finally:
         for one in submitted.values():

@@ -183,7 +183,9 @@ def _snapshots(
 ) -> "Iterator[tuple[str, Snapshot]]":
     from fairlead.cli.shared.instances import snapshot_for
 
-    if (trace is None) == (not instances):
+    if trace is not None and instances:
+        raise UsageError("--trace: excludes --instance: expected one of them")
+    if trace is None and not instances:
         raise UsageError("no jobs: expected --instance FILE, --live, or --trace FILE --at SECONDS")
     if trace is None:
         for option, value in moment.items():

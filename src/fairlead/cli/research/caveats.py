@@ -5,15 +5,37 @@ from collections.abc import Iterable
 from fairlead.mechanisms.base import HasRounds
 from fairlead.model.cluster import Cluster
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.sim.scenario import Scenario
+
+_SHORT_ROUND_S, _MANY_ROUNDS = 1.0, 1_000_000
 
 
 def warn_if_endless(restore_cost_s: float, mechanisms: Iterable[object]) -> None:
-    """Print a warning if a simulation may never end."""
+    """Print a warning if restarts leave no time for progress."""
     rounds = [each.round_s for each in mechanisms if isinstance(each, HasRounds)]
     if rounds and restore_cost_s >= min(rounds):
         _warn(
             f"--restore-cost: {restore_cost_s:g} s is not below the round of {min(rounds):g} s:"
-            " jobs that move every round make no progress, so the simulation may never end"
+            " jobs that move every round make no progress"
+        )
+
+
+def warn_if_many_rounds(scenario: Scenario) -> None:
+    """Print a warning if short rounds make a simulation long."""
+    mechanism, accelerators = scenario.mechanism, scenario.whole_cluster.accelerators
+    if not isinstance(mechanism, HasRounds) or mechanism.round_s >= _SHORT_ROUND_S:
+        return
+    fastest = [float(scenario.speeds.row_of(job, accelerators).max()) for job in scenario.jobs]
+    ends = [
+        job.arrival_at + job.total_steps / speed
+        for job, speed in zip(scenario.jobs, fastest, strict=True)
+        if speed > 0.0
+    ]
+    rounds = max(ends, default=0.0) / mechanism.round_s
+    if rounds > _MANY_ROUNDS:
+        _warn(
+            f"--round: {mechanism.round_s:g} s makes over {_MANY_ROUNDS:,} rounds (about"
+            f" {rounds:.1g}), which may take hours: expected seconds to minutes"
         )
 
 

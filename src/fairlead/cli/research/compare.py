@@ -13,7 +13,7 @@ from fairlead.cli.research.search_comparison import (
     run_and_report,
     search_comparison,
 )
-from fairlead.cli.research.trace import GeneratorKind
+from fairlead.cli.research.trace import GeneratorKind, recipe_options
 from fairlead.cli.shared.options import (
     ClusterOption,
     Json,
@@ -26,6 +26,7 @@ from fairlead.cli.shared.options import (
 from fairlead.cli.shared.threads import use_one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS, RESTORE_COST_S
 from fairlead.model.errors import InputError, UsageError
+from fairlead.model.submission.bounds import RESTORE_COST_RANGE
 
 if TYPE_CHECKING:
     from fairlead.model.capabilities import Capabilities
@@ -114,8 +115,8 @@ def compare(
         float | None,
         typer.Option(
             help="Seconds lost when a job restarts; 0 ignores restarts.",
-            min=0,
-            max=1e9,
+            min=RESTORE_COST_RANGE.least,
+            max=RESTORE_COST_RANGE.most,
             show_default=f"{RESTORE_COST_S:g}, at most half of the shortest round",
         ),
     ] = None,
@@ -143,7 +144,8 @@ def compare(
     """
     use_one_thread()
     from fairlead.cli.research.caveats import warn_if_assumed, warn_if_endless
-    from fairlead.cli.research.comparison_results import print_results, write_results
+    from fairlead.cli.research.comparison_results import FILES, print_results, write_results
+    from fairlead.cli.shared.output_files import refuse_overwriting
     from fairlead.mechanisms.factory import create_mechanism
     from fairlead.sim.compare import compare as run_all
     from fairlead.sim.compare import default_restore_cost_s, split_policies
@@ -162,6 +164,8 @@ def compare(
         {"--trace": trace, "--skip-impossible": skip_impossible or None, "--window": window},
         {"--search": search, "--strategies": strategies, "--target": target},
     )
+    files = {"--trace": trace, "--search": search, "--cluster": cluster, "--speeds": speeds}
+    refuse_overwriting("--out", *(out / name for name in FILES.values()), inputs=files)
     names = split_policies(policies)
     mechanisms = [create_mechanism(name, mechanism, round_s) for name in names]
     cost_s = default_restore_cost_s(mechanisms) if restore_cost is None else restore_cost
@@ -181,7 +185,6 @@ def compare(
         _make(out)
         if restore_cost is None:
             _note_restore_cost(cost_s)
-        files = {"--search": search, "--cluster": cluster, "--speeds": speeds}
         number = workers or _cores()
         run_and_report(
             searches, out, files=files, workers=number, progress=_progress, as_json=as_json
@@ -301,7 +304,8 @@ def _comparison(options: "ComparisonOptions", mechanisms: Sequence[object]) -> "
         window=window,
     )
     # One generated trace suffices for the check: all draw from the same workloads and gangs.
-    first = comparison.trace(next(comparison.runs()))
+    with recipe_options():
+        first = comparison.trace(next(comparison.runs()))
     with suggest_skipping() if jobs else nullcontext():
         check_trace(jobs or first, speeds, cluster, supported)
     return comparison
@@ -331,7 +335,7 @@ def _note_restore_cost(restore_cost_s: float) -> None:
 def _recipe(traces: "GeneratedTraces", window: tuple[int, int] | None) -> "Recipe":
     from fairlead.sim.generate import Recipe
 
-    try:
+    with recipe_options():
         return Recipe(
             kind=traces.kind,
             jobs=traces.jobs,
@@ -339,9 +343,6 @@ def _recipe(traces: "GeneratedTraces", window: tuple[int, int] | None) -> "Recip
             duration_factor=traces.duration_factor,
             window=window,
         )
-    except InputError as error:
-        option = (error.field or "").replace("_", "-")
-        raise UsageError(f"--{option}: {error.problem}: {error.fix}") from None
 
 
 def _make(out: Path) -> None:

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from fairlead.sim.compare import Comparison, Outcome
     from fairlead.sim.report.parameters import ComparisonOptions
 
+FILES = {"report": "report.html", "csv": "results.csv", "jobs_csv": "jobs.csv"}
+"""files in the folder of results; comparisons of searches write no jobs.csv"""
+
 
 def write_results(
     out: Path,
@@ -20,15 +23,14 @@ def write_results(
     from fairlead.sim.report.page import report
     from fairlead.sim.report.tables import jobs_csv, results_csv
 
-    page = report(comparison, outcomes, options)
     written = {
-        "report": ("report.html", page),
-        "csv": ("results.csv", results_csv(outcomes)),
-        "jobs_csv": ("jobs.csv", jobs_csv(outcomes)),
+        "report": report(comparison, outcomes, options),
+        "csv": results_csv(outcomes),
+        "jobs_csv": jobs_csv(outcomes),
     }
-    for name, body in written.values():
-        write_text(out / name, body)
-    return {key: str(out / name) for key, (name, _) in written.items()}
+    for key, body in written.items():
+        write_text(out / FILES[key], body)
+    return {key: str(out / name) for key, name in FILES.items()}
 
 
 def print_results(

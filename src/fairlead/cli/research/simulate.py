@@ -20,6 +20,7 @@ from fairlead.cli.shared.options import (
 )
 from fairlead.cli.shared.threads import use_one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
+from fairlead.model.submission.bounds import NOISE_RANGE, PLAN_ON_RANGE
 
 if TYPE_CHECKING:
     from fairlead.sim.metrics import Result
@@ -54,7 +55,9 @@ def simulate(
     noise: Annotated[
         float,
         typer.Option(
-            help="Relative error of measured speeds, a fraction, with --truth.", min=0, max=1
+            help="Relative error of measured speeds, a fraction, with --truth.",
+            min=NOISE_RANGE.least,
+            max=NOISE_RANGE.most,
         ),
     ] = 0.0,
     plan_on: Annotated[
@@ -62,8 +65,8 @@ def simulate(
         typer.Option(
             help="Quantile of estimated speeds that decisions use, a fraction, with --truth: above"
             " 0.5, jobs try accelerators that may be fast.",
-            min=0.01,
-            max=0.99,
+            min=PLAN_ON_RANGE.least,
+            max=PLAN_ON_RANGE.most,
         ),
     ] = 0.5,
     explore: Annotated[

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from fairlead.files.traces.summary import Summary
     from fairlead.model.cluster import Cluster
     from fairlead.model.job import Job
-    from fairlead.sim.generate import Recipe
 
 app = typer.Typer(
     name="trace",
@@ -145,23 +145,26 @@ def generate(
 
     from fairlead.files import read_cluster, read_speeds
     from fairlead.files.traces.summary import summarise
+    from fairlead.sim.generate import Recipe
     from fairlead.sim.generate import generate as generate_jobs
 
-    recipe = _recipe(
-        kind=kind.value,
-        jobs=jobs,
-        rate=rate,
-        tenants=tenants,
-        high_share=high_share,
-        high_weight=high_weight,
-        deadlines=_numbers(deadlines),
-        max_gang=max_gang,
-        duration_factor=duration_factor,
-        window=_window(window),
-    )
+    with recipe_options():
+        recipe = Recipe(
+            kind=kind.value,
+            jobs=jobs,
+            rate=rate,
+            tenants=tenants,
+            high_share=high_share,
+            high_weight=high_weight,
+            deadlines=_numbers(deadlines),
+            max_gang=max_gang,
+            duration_factor=duration_factor,
+            window=_window(window),
+        )
     table = read_speeds(speeds)
     fit = read_cluster(cluster) if cluster is not None else None
-    generated = generate_jobs(recipe, table, random.Random(seed), fit)
+    with recipe_options():
+        generated = generate_jobs(recipe, table, random.Random(seed), fit)
     _write(generated, out, summarise(generated, table, fit), as_json=as_json)
 
 
@@ -239,13 +242,15 @@ def validate(
         sys.stdout.write(summary.as_text())
 
 
-def _recipe(**settings: object) -> "Recipe":
-    from fairlead.sim.generate import Recipe
-
+@contextmanager
+def recipe_options() -> Iterator[None]:
+    """Name the option in the error about a setting of a generated trace."""
     try:
-        return Recipe(**settings)  # type: ignore[arg-type]  # Recipe checks each of them
+        yield
     except InputError as error:
-        option = (error.field or "").replace("_", "-")
+        if error.field is None:
+            raise
+        option = error.field.replace("_", "-")
         raise UsageError(f"--{option}: {error.problem}: {error.fix}") from None
 
 

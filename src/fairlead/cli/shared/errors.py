@@ -70,8 +70,21 @@ def _reworded(message: str) -> str:
     return message
 
 
+_GANG_ELSEWHERE = ("--gpus", "--num-gpus", "--gpus-per-node", "--gres", "--devices")
+"""options of other schedulers and launchers in place of ``--gang``"""
+
+
+def _asks_for_gang(error: Any) -> bool:
+    """Return whether an unknown option of a command stands for its option ``--gang``."""
+    if getattr(error, "option_name", None) not in _GANG_ELSEWHERE or error.ctx is None:
+        return False
+    return any("--gang" in parameter.opts for parameter in error.ctx.command.params)
+
+
 def _usage_message(error: Any) -> int:
     message = _reworded(" ".join(error.format_message().split()))
+    if _asks_for_gang(error):
+        message = f"{error.message}: did you mean --gang, the number of devices?"
     if type(error).__name__ == "NoArgsIsHelpError":
         if message:  # otherwise Typer has printed the help
             error.show()

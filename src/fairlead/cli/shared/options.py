@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.model.submission.bounds import RESTORE_COST_RANGE, ROUND_RANGE
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ClusterOption = Annotated[
     str,
@@ -33,12 +35,18 @@ RoundOption = Annotated[
     typer.Option(
         "--round",
         help="Length of a round in seconds.",
-        min=1e-3,
+        min=ROUND_RANGE.least,
+        max=ROUND_RANGE.most,
         show_default="the mechanism's",
     ),
 ]
 RestoreCostOption = Annotated[
-    float, typer.Option(help="Seconds lost when a job restarts.", min=0, max=1e9)
+    float,
+    typer.Option(
+        help="Seconds lost when a job restarts.",
+        min=RESTORE_COST_RANGE.least,
+        max=RESTORE_COST_RANGE.most,
+    ),
 ]
 SkipOption = Annotated[
     bool,

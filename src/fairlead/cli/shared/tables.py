@@ -8,6 +8,8 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from fairlead.cli.shared.long_table import LongTable
+
 Cell = str | Text
 _MAX_WORD = 12
 """longest word that a column does not break"""
@@ -20,21 +22,26 @@ def fitting_tables(
     *,
     width: int,
     figures: bool = True,
+    long: int = 100,
 ) -> list[Table]:
     """Return one table that fits ``width`` without breaking short words; several where none does.
 
     The parts of a table repeat its first column. ``figures`` aligns the others to the right. Cells
-    that rows lack at their end are empty.
+    that rows lack at their end are empty. More than ``long`` rows of plain text are drawn faster.
     """
     texts = [[*columns], *([_plain(cell) for cell in row] for row in rows)]
     columns_of_text = [*zip_longest(*texts, fillvalue="")]
     least = [_longest_short_word(column) for column in columns_of_text]
     natural = [max(map(_line_width, column)) for column in columns_of_text]
+    is_long = len(rows) > long and all(isinstance(cell, str) for row in rows for cell in row)
     tables: list[Table] = []
     for part, padding in _parts(least, width):
         room = width - _borders(len(part), padding)
         widths = _narrowed([natural[i] for i in part], [least[i] for i in part], room)
-        drawn = Table(title=None if tables else title, title_justify="left", padding=(0, padding))
+        table_class = LongTable if is_long else Table
+        drawn = table_class(
+            title=None if tables else title, title_justify="left", padding=(0, padding)
+        )
         for i, cells in zip(part, widths, strict=True):
             justify: JustifyMethod = "right" if i and figures else "left"
             drawn.add_column(columns[i], justify=justify, width=cells, overflow="fold")

@@ -19,32 +19,37 @@ def job_submitted(state: SchedulerState[Any], event: ev.JobSubmitted) -> list[Co
         state.jobs.deactivate(number, JobState.HELD)
         return []
     state.changes += 1
-    return plan_or_refill(state, event.at)
+    return [] if event.more else plan_or_refill(state, event.at)
 
 
 def job_cancelled(state: SchedulerState[Any], event: ev.JobCancelled) -> list[Command]:
     """Preempt a cancelled job."""
-    return _deactivate(state, event.at, event.job_id, JobState.CANCELLED)
+    return _deactivate(state, event, JobState.CANCELLED, more=event.more)
 
 
 def job_held(state: SchedulerState[Any], event: ev.JobHeld) -> list[Command]:
     """Preempt a job and hold it until it is released."""
-    return _deactivate(state, event.at, event.job_id, JobState.HELD)
+    return _deactivate(state, event, JobState.HELD, more=event.more)
 
 
 def job_failed(state: SchedulerState[Any], event: ev.JobFailed) -> list[Command]:
     """Preempt a job that has used up its retries."""
-    return _deactivate(state, event.at, event.job_id, JobState.FAILED)
+    return _deactivate(state, event, JobState.FAILED)
 
 
 def _deactivate(
-    state: SchedulerState[Any], at: float, job_id: str, job_state: JobState
+    state: SchedulerState[Any],
+    event: ev.JobCancelled | ev.JobHeld | ev.JobFailed,
+    job_state: JobState,
+    *,
+    more: bool = False,
 ) -> list[Command]:
-    number = state.jobs.find(job_id)
+    number = state.jobs.find(event.job_id)
     state.jobs.deactivate(number, job_state)
     state.changes += 1
     state.waiting = state.waiting.where(state.waiting.job != number)
-    return [*preempt(state, state.leases.of_job(number)), *plan_or_refill(state, at)]
+    preempted = preempt(state, state.leases.of_job(number))
+    return preempted if more else [*preempted, *plan_or_refill(state, event.at)]
 
 
 def job_released(state: SchedulerState[Any], event: ev.JobReleased) -> list[Command]:
@@ -53,7 +58,7 @@ def job_released(state: SchedulerState[Any], event: ev.JobReleased) -> list[Comm
     state.jobs.continue_from(number, event.steps)
     state.jobs.release(number)
     state.changes += 1
-    return plan_or_refill(state, event.at)
+    return [] if event.more else plan_or_refill(state, event.at)
 
 
 def job_changed(state: SchedulerState[Any], event: ev.JobChanged) -> list[Command]:

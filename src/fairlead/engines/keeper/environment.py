@@ -92,10 +92,11 @@ class HeldPorts:
             holder.close()
 
     def rendezvous(self, order: LaunchOrder) -> Mapping[str, str]:
-        """Return the address where the gang's members meet: as ordered, else a local port."""
+        """Return the address where the gang's members meet: as ordered, else a local port.
+
+        A gang of one has an address, too: frameworks that see a rank join a process group.
+        """
         if order.meets_at:
             host, _, port = order.meets_at.rpartition(":")
             return {"MASTER_ADDR": host, "MASTER_PORT": port}
-        if len(order.devices) == 1:
-            return {}
         return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.hold())}

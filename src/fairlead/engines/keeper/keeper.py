@@ -22,7 +22,7 @@ from fairlead.engines.keeper.container import Container
 from fairlead.engines.keeper.environment import HeldPorts, member_environment
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.orphans import kill_and_wait, kill_group, processes_of, reap_adopted
-from fairlead.engines.keeper.outcome import outcome_of
+from fairlead.engines.keeper.outcome import exit_codes, outcome_of, steps_at_own_exit
 from fairlead.engines.keeper.output import EXIT_POLL_S, MemberOutput
 from fairlead.engines.keeper.printed_progress import raise_timeout
 from fairlead.engines.keeper.secrets import RedactedLog, fetch_secrets
@@ -226,14 +226,6 @@ class Keeper:
         """Return the path of a member's status file: a shell around it may hide its status."""
         return {"FAIRLEAD_STATUS_FILE": str(self._home / f"status.{index}")}
 
-    def _exit_codes(self) -> list[int | None]:
-        """Return members → exit code, from the status file if there is one; None while running."""
-        codes = [member.poll() for member in self._members]
-        for index, code in enumerate(codes):
-            if code is not None:
-                codes[index] = lease_dir.read_status(self._home, index, code)
-        return codes
-
     def _on_stop(self, *_: object) -> None:
         self._stop("")
 
@@ -293,7 +285,7 @@ class Keeper:
 
     def _check_members(self, *, is_late: bool) -> None:
         """Stop the gang when a member has left or failed, or a limit is exceeded."""
-        codes = self._exit_codes()
+        codes = exit_codes(self._home, self._members)
         bad = [code for code in codes if code not in (None, 0, EXIT_PREEMPTED, EXIT_SAVE_FAILED)]
         if bad and None in codes:
             self._stop(f"a member of the gang exited with {bad[0]}")
@@ -360,13 +352,17 @@ class Keeper:
         return self._output.steps if committed is None else float(committed.steps)
 
     def _ended(self, *, stopped: bool) -> Ended:
-        codes = tuple(code for code in self._exit_codes() if code is not None)
-        steps = self._checkpointed_steps()
-        total = self._order.total_steps
+        home, members = self._home, self._members
+        codes = tuple(code for code in exit_codes(home, members) if code is not None)
+        steps, total = self._checkpointed_steps(), self._order.total_steps
+        own_exit = steps_at_own_exit(home, members)
         is_done = total is not None and steps is not None and steps >= total
+        is_done |= own_exit is not None
         ending = outcome_of(codes, is_done=is_done, stopped=stopped, stop_reason=self._stop_reason)
         if self._damage and ending != "refused":
             return Ended(self._order.lease, "failed", None, self._damage, codes)
+        if ending == "finished" and own_exit is not None:
+            steps = max(steps or 0.0, own_exit)
         return Ended(self._order.lease, ending, steps, self._stop_reason if stopped else "", codes)
 
 

@@ -21,6 +21,7 @@ from typing import Any, TextIO, TypeGuard
 from fairlead import untrusted_file
 from fairlead.atomic_file import replace_file
 from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.job import status_file
 from fairlead.model.lease_outcome import WORST_FIRST
 from fairlead.untrusted_file import UnusableFileError
 
@@ -149,6 +150,7 @@ def _is_usable(order: LaunchOrder) -> bool:
         and isinstance(order.progress_pattern, str | None)
         and is_number(order.offload_gib)
         and isinstance(order.may_stay, bool)
+        and isinstance(order.forks, bool)
         and (order.resumes is None or _is_count(order.resumes))
     )
 
@@ -196,6 +198,16 @@ def read_status(directory: Path, member: int, default: int) -> int:
         return int(untrusted_file.read(directory / f"status.{member}", _STATUS_BYTES))
     except (OSError, ValueError):
         return default
+
+
+def read_own_exit(directory: Path, member: int, pid: int) -> float | None:
+    """Return the steps after which a member has exited by itself, None if that is unknown."""
+    try:
+        content = untrusted_file.read(directory / f"status.{member}", status_file.MAX_BYTES)
+    except OSError:
+        return None
+    steps = status_file.steps_at_own_exit(content, pid)
+    return steps if steps is not None and steps <= _MAX_STEPS else None
 
 
 def read_stop(directory: Path) -> StopRequest | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
+from fairlead.job.copies.part import base_directory
 
 _POLL_S, _TIMEOUT_S = 0.02, 10.0
 
@@ -20,13 +21,16 @@ def orphans_of(order: LaunchOrder) -> dict[int, int]:
     keepers, may be on the same machine.
     """
     first = order.lease if order.resumes is None else order.resumes
-    mark, lease = f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}", f"FAIRLEAD_LEASE={first}"
+    # A process that was started before it got the part of a copy had the directory of the job.
+    directories = order.checkpoint_dir, base_directory(order.environment, order.checkpoint_dir)
+    marks = {f"FAIRLEAD_CHECKPOINT_DIR={directory}".encode() for directory in directories}
+    lease = f"FAIRLEAD_LEASE={first}"
     nodes = {f"FAIRLEAD_NODE={node}".encode() for node, _ in order.devices}
     parents = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             variables = set(path.read_bytes().split(b"\0"))
-            if mark.encode() not in variables or not nodes & variables:
+            if not (marks & variables and nodes & variables):
                 continue
             # A process that was started before its lease passes that lease's number on.
             known = lease.encode() in variables or _has_home(variables, first)

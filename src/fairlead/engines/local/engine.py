@@ -141,9 +141,9 @@ class LocalEngine(GrowthSupervisor):
         """Start the keeper of a lease, once."""
         await super().launch(self._complete(order))
 
-    async def prepare(self, order: LaunchOrder) -> None:
-        """Start the process of a job's next lease, unless there is one, or it cannot wait."""
-        await super().prepare(self._complete(order))
+    async def prepare(self, *orders: LaunchOrder) -> None:
+        """Start the processes of a job's next leases, unless there are, or they cannot wait."""
+        await super().prepare(*map(self._complete, orders))
 
     def _complete(self, order: LaunchOrder) -> LaunchOrder:
         """Return an order with the devices' names, the limit of processes and the user."""

@@ -16,11 +16,14 @@ def combined_outcome(order: LaunchOrder, parts: list[Ended]) -> Ended:
     """Return the end of a lease from the ends of its parts."""
     if len(parts) == 1:
         return parts[0]
-    steps = max((part.steps for part in parts if part.steps is not None), default=None)
+    steps = _most_steps(parts)
     ending = min((part.ending for part in parts), key=WORST_FIRST.index)
     if ending == "left" and any(part.ending == "finished" for part in parts):
         done = order.total_steps is not None and (steps or 0.0) >= order.total_steps
         ending = "finished" if done else "left"
+    if ending != "finished":
+        # A part that ended by itself counts steps that no checkpoint may have.
+        steps = _most_steps([part for part in parts if part.ending != "finished"])
     # The part that failed first may have no message; those that were stopped for it have one.
     speaking = sorted(
         (part for part in parts if part.message), key=lambda part: part.ending != ending
@@ -29,6 +32,10 @@ def combined_outcome(order: LaunchOrder, parts: list[Ended]) -> Ended:
     fence = max((part.fence for part in parts if part.fence is not None), default=None)
     message = speaking[0].message if speaking else ""
     return Ended(order.lease, ending, steps, message, codes, fence)
+
+
+def _most_steps(parts: Sequence[Ended]) -> float | None:
+    return max((part.steps for part in parts if part.steps is not None), default=None)
 
 
 def conclude(directory: Path, order: LaunchOrder, parts: Sequence[Ended | None]) -> Ended | None:

@@ -23,6 +23,8 @@ def read_cluster(text_or_path: str | Path, field: str = "cluster") -> Cluster:
     Accelerators keep their names and order. Without ``/n`` all devices of an accelerator are on
     one node. Missing memory and prices are the bundled ones, if the name is known.
     """
+    if not isinstance(text_or_path, str | Path):
+        raise InputError(f"not a text: {quote(text_or_path)}", fix=_FIX, field=field)
     if isinstance(text_or_path, str) and not _is_file(text_or_path):
         return parse_cluster(text_or_path, field)
     from fairlead.files.clusters.yaml_cluster import parse_cluster_yaml  # noqa: PLC0415 - yaml is slow

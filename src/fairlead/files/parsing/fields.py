@@ -10,6 +10,8 @@ from fairlead.model.submission import bounds
 
 MAX_NAME = 128
 MAX_COUNT = 1_000_000
+_MAX_LISTED = 40
+"""known names that the error for an unknown one lists"""
 
 
 def quote(value: object) -> str:
@@ -154,10 +156,12 @@ def closest_name(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_name_error(noun: str, word: str, known: Iterable[str]) -> InputError:
-    """Return the error for an unknown name, with the closest known one as the fix."""
+    """Return the error for an unknown name; the fix is the closest known one, or lists them."""
     names = list(known)
     close = closest_name(word, names)
-    listed = shorten(", ".join(names), 200)
+    listed = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        listed += f" and {len(names) - _MAX_LISTED} more"
     fix = f"did you mean {close!r}?" if close else f"expected one of: {listed}"
     return InputError(f"unknown {noun} {quote(word)}", fix=fix)
 

@@ -40,7 +40,7 @@ def members(
     present = {key: entry for key, entry in mapping(value).items() if entry is not None}
     for key in present:
         if key not in required and key not in optional:
-            raise unknown_name_error("field", key, [*required, *optional])
+            raise unknown_name_error("field", key, dict.fromkeys([*required, *optional]))
     for key in required:
         if key not in present:
             raise InputError("missing", fix=f"expected {', '.join(required)}", field=key)

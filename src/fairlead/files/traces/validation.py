@@ -40,13 +40,13 @@ def skip_impossible(
 ) -> tuple[Trace, tuple[SkippedJob, ...]]:
     """Return the jobs that can run and those that could never run, by the same rules.
 
-    Raises ImpossibleJobError if no job is left.
+    Raises InputError if no job is left.
     """
     trace = _as_trace(jobs)
     errors = dict(_impossible_jobs(trace, speeds, cluster, capabilities))
     if errors and len(errors) == len(trace):
         first = errors[0]
-        raise ImpossibleJobError(
+        raise InputError(
             f"none of the {len(trace)} jobs can run; first: {first.problem}",
             fix=first.fix,
             source=trace.source or None,

@@ -131,14 +131,14 @@ def _costs(
         slope = np.zeros(len(participants))
         np.add.at(slope, participants.owner, per_value * portion)
         return slope * received.value, slope
-    cost_and_slope = np.array(
-        [
-            _hull(gain, size * price, value)
-            for gain, size, value in zip(
-                participants.gain, participants.size, received.value, strict=True
-            )
-        ]
+    gain, size = np.broadcast_arrays(participants.gain, participants.size)
+    rows, row_of = np.unique(
+        np.column_stack([gain, size, received.value]), axis=0, return_inverse=True
     )
+    # Jobs of one class have the same hull: thousands of jobs have few.
+    n = gain.shape[1]
+    each = np.array([_hull(row[:n], row[n:-1] * price, float(row[-1])) for row in rows])
+    cost_and_slope = each[row_of.ravel()]
     return cost_and_slope[:, 0], cost_and_slope[:, 1]
 
 

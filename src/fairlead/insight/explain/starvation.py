@@ -50,24 +50,28 @@ def starvation_causes(
     others = np.flatnonzero(used > _SOME)
     others = others[others != row]
     others = others[np.argsort(-used[others], kind="stable")]
-    names = _Names(snap, can_see)
+    names = Names(snap, can_see)
     yield from _higher_priorities(snap, row, others, names)
     yield from _greater_weights(snap, row, others, names)
     yield from _guarantees_of_others(snap, row, able, names)
-    yield from _limits(snap, row, held)
+    tree = TenantTree(snap.tenants)
+    # Explanations name the limit of the job's own tenant among its binding constraints.
+    yield from reached_limits(snap, held, tree, tree.ancestors(int(snap.tenant[row]))[1:])
 
 
-class _Names:
+class Names:
     """Names of jobs and tenants, as far as the reader may see them."""
 
     def __init__(self, snap: Snapshot, can_see: CanSee) -> None:
         self._snap, self._can_see = snap, can_see
 
     def tenant(self, index: int) -> str:
+        """Return a tenant's id if the reader may see it."""
         name = self._snap.tenants[index].id
         return name if self._can_see(name) else "another tenant"
 
     def job(self, row: int) -> str:
+        """Return a job's id and tenant if the reader may see it."""
         owner = int(self._snap.tenant[row])
         if not self._can_see(self._snap.tenants[owner].id):
             return "a job of another tenant"
@@ -75,14 +79,14 @@ class _Names:
 
 
 def _higher_priorities(
-    snap: Snapshot, row: int, others: IntArray, names: _Names
+    snap: Snapshot, row: int, others: IntArray, names: Names
 ) -> Iterator[Binding]:
     of_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
     mine, theirs = of_tenant[snap.tenant[row]], of_tenant[snap.tenant[others]]
     tenants = np.unique(snap.tenant[others[theirs > mine]])
     if len(tenants):
         named = [f"{names.tenant(t)} ({of_tenant[t]})" for t in tenants.tolist()]
-        why = f"tenants of a higher priority precede it ({int(mine)}): {_first(named)}"
+        why = f"tenants of a higher priority precede it ({int(mine)}): {first_of(named)}"
         yield Binding("priority", why)
     level = theirs == mine
     ahead = snap.precedence[others] > snap.precedence[row]
@@ -92,21 +96,22 @@ def _higher_priorities(
     if len(first):
         own = int(snap.priority[row])
         named = [f"{names.job(r)}, priority {int(snap.priority[r])}" for r in first.tolist()]
-        yield Binding("priority", f"jobs of a higher priority precede it ({own}): {_first(named)}")
+        why = f"jobs of a higher priority precede it ({own}): {first_of(named)}"
+        yield Binding("priority", why)
 
 
 def _greater_weights(
-    snap: Snapshot, row: int, others: IntArray, names: _Names
+    snap: Snapshot, row: int, others: IntArray, names: Names
 ) -> Iterator[Binding]:
     own = float(snap.weight[row])
     heavy = others[snap.weight[others] >= _MUCH_GREATER * own]
     if len(heavy):
         named = [f"{names.job(r)}, weight {snap.weight[r]:.3g}" for r in heavy.tolist()]
-        yield Binding("weight", f"jobs of a greater weight than its {own:.3g}: {_first(named)}")
+        yield Binding("weight", f"jobs of a greater weight than its {own:.3g}: {first_of(named)}")
 
 
 def _guarantees_of_others(
-    snap: Snapshot, row: int, able: BoolArray, names: _Names
+    snap: Snapshot, row: int, able: BoolArray, names: Names
 ) -> Iterator[Binding]:
     if not any(tenant.guarantee for tenant in snap.tenants):
         return
@@ -121,14 +126,16 @@ def _guarantees_of_others(
             holders = [h.id for h, f in zip(quotas.holders, foreign, strict=True) if f]
             some = [h for h, count in zip(holders, kept.tolist(), strict=True) if count > 0]
             named = list(dict.fromkeys(names.tenant(index[h]) for h in some))
-            why = f"{kept.sum():g} of {snap.capacity[j]} {name} are guaranteed to {_first(named)}"
+            kept_of = f"{kept.sum():g} of {snap.capacity[j]} {name}"
+            why = f"{kept_of} are guaranteed to {first_of(named)}"
             yield Binding("guarantee", why, name)
 
 
-def _limits(snap: Snapshot, row: int, held: FloatArray) -> Iterator[Binding]:
-    """Yield the limits of tenants around the job's own; explanations name its own limit."""
-    tree = TenantTree(snap.tenants)
-    for outer in tree.ancestors(int(snap.tenant[row]))[1:]:
+def reached_limits(
+    snap: Snapshot, held: FloatArray, tree: TenantTree, tenants: Sequence[int]
+) -> Iterator[Binding]:
+    """Yield the limits that these tenants have reached, together with the tenants inside them."""
+    for outer in tenants:
         limit = snap.tenants[outer].limit
         inside = tree.inside([outer])[0][snap.tenant]
         for j, name in enumerate(snap.cluster.accelerators):
@@ -137,6 +144,7 @@ def _limits(snap: Snapshot, row: int, held: FloatArray) -> Iterator[Binding]:
                 yield Binding("quota", why, name)
 
 
-def _first(named: Sequence[str], count: int = 3) -> str:
+def first_of(named: Sequence[str], count: int = 3) -> str:
+    """Return the first names, and the number of the others."""
     more = len(named) - count
     return "; ".join(named[:count]) + (f"; and {more} more" if more > 0 else "")

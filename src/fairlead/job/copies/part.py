@@ -7,8 +7,24 @@ T = TypeVar("T")
 
 COPY, STEPS = "FAIRLEAD_COPY", "FAIRLEAD_COPY_STEPS"
 ITEMS, BASE_DIRECTORY = "FAIRLEAD_COPY_ITEMS", "FAIRLEAD_BASE_CHECKPOINT_DIR"
+_VARIABLES = (COPY, STEPS, ITEMS, BASE_DIRECTORY)
 _GOLDEN_RATIO = 0.6180339887498949
 """its multiples are spread evenly over the unit interval, without a period"""
+
+
+def is_copy(environment: Mapping[str, str]) -> bool:
+    """Return whether a lease gives its process a copy's part."""
+    return COPY in environment
+
+
+def base_directory(environment: Mapping[str, str], directory: str) -> str:
+    """Return the checkpoint directory of the job of a process that saves to ``directory``."""
+    return environment.get(BASE_DIRECTORY, directory)
+
+
+def without_part(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables without those of a copy."""
+    return {name: value for name, value in environment.items() if name not in _VARIABLES}
 
 
 class CopyPart:
@@ -36,7 +52,7 @@ class CopyPart:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "CopyPart | None":
         """Return the part that a lease gives its process; None for the job itself."""
-        if COPY not in environment:
+        if not is_copy(environment):
             return None
         low, _, high = environment[ITEMS].partition(":")
         steps, directory = int(environment[STEPS]), environment[BASE_DIRECTORY]

@@ -35,7 +35,7 @@ def init_process_group(backend: str | None = None, *, timeout: timedelta | None 
     if has_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    if "MASTER_ADDR" not in os.environ or JOINS in os.environ:
+    if os.environ.get("WORLD_SIZE", "1") == "1" or JOINS in os.environ:
         options |= {"store": distributed.HashStore(), "rank": 0, "world_size": 1}
     distributed.init_process_group(backend or ("nccl" if has_gpu else "gloo"), **options)
     joined.update(backend=backend, timeout=timeout)

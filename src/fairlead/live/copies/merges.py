@@ -10,7 +10,7 @@ from fairlead.core.copies import LAST_STEPS
 from fairlead.core.queries import Queries
 from fairlead.job.checkpoint import FencedError
 from fairlead.job.copies.merging import fence_earlier_leases, merge_copies
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.model import events as ev

@@ -3,14 +3,23 @@
 A job that starts from the checkpoint of another is held until that is copied, too.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 
 from fairlead.core.queries import JobState, Queries
 from fairlead.live.checkpoints.starts import CheckpointStarts
 from fairlead.live.history.recorder import HistoryRecorder
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
+from fairlead.live.inputs.joined_events import joined
 from fairlead.live.job_spec import JobSpec
 from fairlead.model import events as ev
 from fairlead.model.errors import InputError
@@ -18,6 +27,8 @@ from fairlead.store import Change, Remove
 
 _MAX_LISTED = 5
 """ids of jobs that an error lists"""
+RequestNames = Mapping[tuple[str, str], Collection[str]]
+"""tenant and name → ids of the jobs of one request that have it"""
 _ENDED_WORDS = {JobState.FAILED: "has failed", JobState.CANCELLED: "was cancelled"}
 
 
@@ -41,7 +52,8 @@ class JobDependencies:
 
     A job may start when all jobs in ``after`` have finished and all in ``after_any`` have ended.
     This follows from the scheduler's states alone, so a restarted server continues with it. Only
-    jobs that exist can be named, so there are no cycles.
+    jobs that exist, or are submitted in the same request, can be named, and a request with a
+    cycle is rejected; so there are none.
     """
 
     def __init__(
@@ -60,35 +72,24 @@ class JobDependencies:
         self._dependents: dict[str, set[str]] = {}
         """job that has not ended → jobs that wait for it"""
 
-    def resolve(self, spec: JobSpec) -> JobSpec:
-        """Return a submitted job that names others by id; InputError for one it cannot wait for.
+    def resolver(self, in_request: RequestNames) -> "NameResolver":
+        """Return a resolver of the names of jobs of one request and of those before it."""
+        return NameResolver(self._specs, self._is_unended, self.status, in_request)
 
-        A name stands for the tenant's only unended job of this name, or else for the newest.
-        """
-        if spec.start_from is not None:
-            source = self._find(spec.start_from, spec, "start_from")
-            spec = replace(spec, start_from=source)
-        if not (spec.after or spec.after_any):
-            return spec
-        after = tuple(dict.fromkeys(self._find(name, spec, "after") for name in spec.after))
-        after_any = tuple(self._find(name, spec, "after_any") for name in spec.after_any)
-        spec = replace(spec, after=after, after_any=tuple(dict.fromkeys(after_any)))
-        problem = self.status(spec).problem
-        if problem:
-            fix = "expected a job that can still finish; --after-any accepts every end"
-            raise InputError(problem, fix=fix, field="after")
-        return spec
-
-    async def require_checkpoint(self, spec: JobSpec) -> None:
+    async def require_checkpoint(self, named: JobSpec, new: Container[str]) -> None:
         """Raise InputError if the job that a submitted one starts from has no checkpoint.
 
-        One that the submitted job also waits for may still save it.
+        One that the submitted job also waits for may still save it; ``new`` are the jobs of the
+        same request.
         """
-        if spec.start_from is not None:
-            named = self.resolve(spec)
-            assert named.start_from is not None
-            if named.start_from not in (*named.after, *named.after_any):
-                await self.starts.require(named.start_from)
+        source = named.start_from
+        if source is None or source in (*named.after, *named.after_any):
+            return
+        if source in new:
+            fix = "expected it in after or after_any, too"
+            problem = "a job of the same request, which has no checkpoint yet"
+            raise InputError(problem, fix=fix, field="start_from")
+        await self.starts.require(source)
 
     def status(self, spec: JobSpec) -> DependencyStatus:
         """Return the progress of the jobs that a job depends on."""
@@ -148,9 +149,12 @@ class JobDependencies:
         changes: list[Change] = []
         self._inbox.post(partial(self._settle, job_ids, changes), lambda: changes)
 
-    def _settle(self, job_ids: Sequence[str], changes: list[Change], at: float) -> list[ev.Event]:
+    def _settle(
+        self, job_ids: Sequence[str], changes: list[Change], at: float
+    ) -> Iterator[ev.Event | None]:
         events: list[ev.Event] = []
         for job_id in job_ids:
+            yield None
             spec = self._specs.get(job_id)
             if spec is None or self._state(job_id) != JobState.HELD:
                 continue
@@ -163,7 +167,9 @@ class JobDependencies:
                     self.starts.begin(job_id)
                 else:
                     events.append(ev.JobReleased(at, job_id))
-        return events
+        for event in joined(events):
+            yield event
+            yield None
 
     def _needs_checkpoint(self, spec: JobSpec) -> bool:
         """Return whether the checkpoint that a held job starts from may not be copied yet."""
@@ -193,17 +199,65 @@ class JobDependencies:
         hold = [Remove("hold", job_id)] if suspended else []
         return [self._history.exit_change(job_id, message), *hold]
 
+    def _is_unended(self, job_id: str) -> bool:
+        return self._state(job_id) in (JobState.ACTIVE, JobState.HELD)
+
+    def _state(self, job_id: str) -> JobState | None:
+        number = self._queries.find_job(job_id)
+        return None if number is None else self._queries.job_state(number)
+
+
+class NameResolver:
+    """Finds the jobs that submitted ones name; valid until the next job is kept or removed."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, JobSpec],
+        is_unended: Callable[[str], bool],
+        status: Callable[[JobSpec], DependencyStatus],
+        in_request: RequestNames,
+    ) -> None:
+        self._specs, self._is_unended, self._status = specs, is_unended, status
+        self._in_request = in_request
+        self._named: dict[tuple[str, str], list[str]] | None = None
+        """tenant and name → ids, oldest first; None until a job is named by its name"""
+        self._unended: dict[tuple[str, str], list[str]] = {}
+        """tenant and name → those of them that have not ended, for names that were asked for"""
+
+    def resolve(self, spec: JobSpec) -> JobSpec:
+        """Return a submitted job that names others by id; InputError for one it cannot wait for.
+
+        A name stands for the other job of the request that has it; without one for the tenant's
+        only unended job of this name, or else for the newest.
+        """
+        if spec.start_from is not None:
+            source = self._find(spec.start_from, spec, "start_from")
+            spec = replace(spec, start_from=source)
+        if not (spec.after or spec.after_any):
+            return spec
+        after, after_any = (
+            tuple(dict.fromkeys(self._find(name, spec, field) for name in dict.fromkeys(names)))
+            for names, field in ((spec.after, "after"), (spec.after_any, "after_any"))
+        )
+        spec = replace(spec, after=after, after_any=after_any)
+        problem = self._status(spec).problem
+        if problem:
+            fix = "expected a job that can still finish; --after-any accepts every end"
+            raise InputError(problem, fix=fix, field="after")
+        return spec
+
     def _find(self, name: str, spec: JobSpec, field: str) -> str:
         """Return the id of the tenant's job with an id or a name."""
         known = self._specs.get(name)
         if known is not None and known.tenant == spec.tenant:
             return name
-        named = [
-            job.id
-            for job in self._specs.values()
-            if job.name == name and job.tenant == spec.tenant
-        ]
-        unended = [job_id for job_id in named if self._is_unended(job_id)]
+        others = [job for job in self._in_request.get((spec.tenant, name), ()) if job != spec.id]
+        if len(others) > 1:
+            problem = f"{len(others)} jobs of the request are named {name!r}"
+            raise InputError(problem, fix="expected a name that one of them has", field=field)
+        if others:
+            return others[0]
+        named, unended = self._jobs_named(spec.tenant, name)
         if len(unended) > 1:
             listed = ", ".join(unended[:_MAX_LISTED])
             problem = f"{len(unended)} jobs are named {name!r}"
@@ -213,9 +267,13 @@ class JobDependencies:
             raise InputError(f"no job {name!r}", fix=fix, field=field)
         return (unended or named)[-1]
 
-    def _is_unended(self, job_id: str) -> bool:
-        return self._state(job_id) in (JobState.ACTIVE, JobState.HELD)
-
-    def _state(self, job_id: str) -> JobState | None:
-        number = self._queries.find_job(job_id)
-        return None if number is None else self._queries.job_state(number)
+    def _jobs_named(self, tenant: str, name: str) -> tuple[list[str], list[str]]:
+        """Return the tenant's jobs of a name, and those of them that have not ended."""
+        if self._named is None:
+            self._named = {}
+            for job in self._specs.values():
+                self._named.setdefault((job.tenant, job.name), []).append(job.id)
+        named = self._named.get((tenant, name), [])
+        if (tenant, name) not in self._unended:
+            self._unended[tenant, name] = [each for each in named if self._is_unended(each)]
+        return named, self._unended[tenant, name]

@@ -7,7 +7,7 @@ from fairlead.core.queries import Queries
 from fairlead.live.accounting import JobCounters, JobTransition
 from fairlead.live.clock import Clock
 from fairlead.live.history.recorder import HistoryRecorder
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.job_ends.dependencies import JobDependencies
 from fairlead.live.job_ends.notifications import Notification, Notifications
 from fairlead.live.job_ends.urls import AllowedUrls

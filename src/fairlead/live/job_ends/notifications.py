@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from fairlead.live.clock import Clock
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.job_ends import delivery
 from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.model.errors import InputError

@@ -1,6 +1,6 @@
 """Forced kills, persisted before they are carried out, so that a crash forgets none."""
 
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.store import Put, Remove, Store, User

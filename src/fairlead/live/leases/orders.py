@@ -73,8 +73,8 @@ class LaunchOrderBuilder:
             memory_gib=spec.host_memory_gib,
             time_limit_s=self._time_left_s(spec),
             progress_pattern=spec.progress_pattern,
-            # A process that stays would not have the average of the copies that run meanwhile.
-            may_stay=spec.switch == "auto" and not spec.may_fork,
+            may_stay=spec.switch == "auto",
+            forks=spec.may_fork,
         )
 
     def job_dir(self, job_id: str) -> Path:

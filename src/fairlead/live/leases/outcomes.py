@@ -14,7 +14,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.event_stream import EventStream
 from fairlead.live.history.exits import exit_text
 from fairlead.live.history.recorder import HistoryRecorder
-from fairlead.live.inbox import EventFactory, Inbox
+from fairlead.live.inputs.inbox import EventFactory, Inbox
 from fairlead.live.job_ends.ends import JobEnds
 from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.live.job_spec import JobSpec

@@ -36,8 +36,9 @@ class ParkedJobs:
         if self._engine is None:
             return
         for job_id, devices in self._engine.parked_jobs().items():
-            if not self._is_active(job_id) or any(node in self._drained for node, _ in devices):
-                call = partial(self._engine.end_parked, job_id)
+            is_active = self._is_active(job_id)
+            if not is_active or any(node in self._drained for node, _ in devices):
+                call = partial(self._engine.end_parked, job_id, drained=is_active)
                 self._launcher.after_engine_calls(call)
         for job_id in self._engine.remembered_jobs():
             if not self._is_active(job_id):

@@ -7,7 +7,7 @@ import structlog
 from fairlead.core.queries import Queries
 from fairlead.engines.base import Ended
 from fairlead.job import checkpoint
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.leases.outcomes import LeaseOutcomes
 from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.store import Restoration, Store

@@ -8,7 +8,7 @@ from fairlead.core.nodes import NodeTable
 from fairlead.core.queries import Queries
 from fairlead.engines.base import DevicesRead, DevicesTakenReport, NodeDown, NodeJoined, NodeUp
 from fairlead.live.clock import Clock
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.nodes.device_health import DeviceHealth
 from fairlead.live.nodes.inventory import NodeReconciler
 from fairlead.model import events as ev

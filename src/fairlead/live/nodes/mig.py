@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fairlead.core.queries import Queries
 from fairlead.engines.base import Engine, SupportsHandOver, SupportsMig, SupportsParking
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.model import events as ev
 from fairlead.model.errors import InputError, ProtocolError
@@ -65,7 +65,8 @@ class MigLayouts:
             for devices in self._engine.parked_jobs().values():
                 waiting += devices
         if isinstance(self._engine, SupportsHandOver):
-            waiting += self._engine.prepared_jobs().values()
+            for devices in self._engine.prepared_jobs().values():
+                waiting += devices
         if self._queries.has_leases_on(node) or any(at == node for at, _ in waiting):
             raise ProtocolError(
                 f"node {node!r}: jobs are still leaving it: expected none: try again in a moment"

@@ -18,7 +18,7 @@ from fairlead.core import Scheduler
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.event_stream import EventStream
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.journal import Journal
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.reconfiguration.decision import REMOVE_CHANGE, Decision, LiveChange

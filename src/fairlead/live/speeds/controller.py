@@ -6,7 +6,7 @@ from typing import Any
 from fairlead.core import Scheduler
 from fairlead.core.queries import Queries
 from fairlead.live.clock import Clock
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.speeds.measurements import SpeedMeasurements
 from fairlead.model import events as ev

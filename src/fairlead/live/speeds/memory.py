@@ -11,7 +11,7 @@ from fairlead.core.queries import Queries
 from fairlead.engines.base import Ended
 from fairlead.live.executors import BackgroundTasks, Workers
 from fairlead.live.history.exits import log_tail
-from fairlead.live.inbox import Inbox
+from fairlead.live.inputs.inbox import Inbox
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.model import events as ev
 from fairlead.model.speeds.key import SpeedKey

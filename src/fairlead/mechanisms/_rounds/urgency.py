@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import CARRIED, LEAST_DUE, OWED, SHARE
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
 """urgency by the number of rounds until a job must run; a table, so that every machine agrees"""
@@ -69,6 +69,40 @@ def shortest_first(
     if on is not None:
         weight[on[row] == column] += _STAYS
     return full_time_first(CandidateEntries(row, column, weight), share, total)
+
+
+_LAST, _LAST_ALONE = 1000.0, 900.0
+"""extra urgency of units with a job that ends last, and of that job alone: above any other"""
+
+
+def last_to_end_first(
+    entries: CandidateEntries, members: IntArray, held: FloatArray, left_s: FloatArray
+) -> CandidateEntries:
+    """Return the entries of units with the jobs first that end last whatever else happens.
+
+    Those are the jobs with the most time left that need all of it: a lost round delays the
+    makespan. Other jobs with whole shares can keep their partners from running, since a round
+    realises only some of a job's units. If all partners run elsewhere, such a job runs alone.
+    ``members`` is units × width → rows of jobs, the jobs alone first; ``held`` jobs ×
+    accelerators → share in all of its units; ``left_s`` jobs → time left.
+    """
+    total = held.sum(axis=1)
+    longest_s = left_s[total > 0].max(initial=0.0)  # jobs without a share wait for devices
+    last: BoolArray = (left_s >= _WHOLE_TIME * longest_s) & (total >= _WHOLE_TIME)
+    if not last.any():
+        return entries
+    is_last = np.append(last, False)  # ABSENT is the last one
+    inside: BoolArray = np.logical_or.reduce(is_last[members], axis=1)
+    weight = entries.weight + _LAST * inside[entries.row]
+    lacks = (held > 0) & last[:, None]
+    is_alone = entries.row < len(held)
+    lacks[entries.row[is_alone], entries.column[is_alone]] = False
+    alone, column = lacks.nonzero()
+    return CandidateEntries(
+        np.append(entries.row, alone),
+        np.append(entries.column, column),
+        np.append(weight, _LAST_ALONE + held[alone, column]),
+    )
 
 
 def urgent_entries(

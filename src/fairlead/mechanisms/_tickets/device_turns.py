@@ -38,6 +38,15 @@ class DeviceTurns:
         """sites → where its devices begin, and the end"""
         self._moves: IntArray = np.empty((3, len(home)), dtype=np.int64)
 
+    @property
+    def places(self) -> tuple[IntArray, IntArray | None, IntArray, IntArray]:
+        """Homes and jobs of the rows, where the devices of each site begin, and the devices."""
+        return self._home, self._job, self._begin, self._devices
+
+    def continue_from(self, device: IntArray) -> None:
+        """Let rows hold these devices from now on."""
+        self._device = device
+
     def fit(self) -> bool:
         """Return whether held devices are usable, and every site's are numbered without gap."""
         held = self._device[self._device >= 0]

@@ -41,7 +41,7 @@ class AcceleratorPool:
             self._level = np.inf
             return self.demand.copy()
         ratio, filled = self._filling()
-        place = int(np.searchsorted(filled, self.devices))
+        place = int(filled.searchsorted(self.devices))
         below, above = (ratio[place - 1], ratio[place]) if place else (0.0, ratio[0])
         low, high = (filled[place - 1], filled[place]) if place else (0.0, filled[0])
         self._level = below + (self.devices - low) * (above - below) / (high - low)
@@ -69,25 +69,24 @@ class AcceleratorPool:
 
         This is ticketsPerGPU once a job has come, by which Algorithm 2 judges an accelerator.
         """
-        wish = float(self.demand[tenant]) + more
-        due = self.due
+        if self._due is None:
+            self._due = self._divide()
         if self._total + more <= self.devices:
             return 1.0
-        if self.demand[tenant] > due[tenant] + 1e-9:
-            return float(due[tenant]) / wish
-        return min(1.0, self.entitlement_if_all_usable(tenant) / wish)
+        entitled = self.entitlement_if_all_usable(tenant)
+        return min(1.0, entitled / (self.demand.item(tenant) + more))
 
     def entitlement_if_all_usable(self, tenant: int) -> float:
         """Return what a tenant would be due if it could use all devices."""
-        due = self.due
-        if self.demand[tenant] > due[tenant] + 1e-9:
-            return float(due[tenant])
-        mine, own = float(self.demand[tenant]), float(self.tickets[tenant])
+        due, mine = self.due.item(tenant), self.demand.item(tenant)
+        if mine > due + 1e-9:
+            return due
+        own = self.tickets.item(tenant)
         if (mine, own) not in self._prospects:
             # The curve with this tenant never satisfied: it adds what it takes beyond its demand.
             ratio, filled = self._filling()
             over = filled + np.maximum(ratio * own - mine, 0.0)
-            place = int(np.searchsorted(over, self.devices))
+            place = int(over.searchsorted(self.devices))
             level = _crossing(ratio, over, place, self.devices, own)
             self._prospects[mine, own] = max(level * own, mine)
         return self._prospects[mine, own]

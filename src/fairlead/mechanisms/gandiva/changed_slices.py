@@ -13,6 +13,7 @@ from fairlead.mechanisms.gandiva.quiet_slices import (
 )
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.mechanisms.gandiva.turn_slices import have_one_rank, single_turns, turn_order
+from fairlead.mechanisms.gandiva.unit_arrays import UnitArrays, keep_arrays, unit_arrays
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -61,8 +62,8 @@ def _has_single_devices_only(snap: Snapshot, memory: GandivaMemory, servers: Ser
         and not memory.failed
         and not memory.trials[:, 1].any()
         and not memory.has_grown_jobs
-        and max(map(len, memory.units), default=2) == 1
-        and max(map(len, memory.homes)) == 1
+        and len(memory.units) > 0
+        and unit_arrays(memory.units, memory.homes).are_single
         and int(snap.profiles.gang[snap.profile].max()) == 1
         and memory.load.sum() == len(memory.units)
         and have_one_rank(snap)
@@ -87,8 +88,7 @@ class _Homes:
     ) -> None:
         self._snap, self._servers, self._facts = snap, servers, facts
         n = len(snap.job)
-        job = np.array([job for (job,) in memory.units])
-        home = np.array([server for ((server, _),) in memory.homes])
+        _, job, home, _ = unit_arrays(memory.units, memory.homes)
         row = np.minimum(snap.job.searchsorted(job), n - 1)
         there = snap.job[row] == job
         self.of_row: IntArray = np.full(n, -1)
@@ -216,13 +216,20 @@ def _memory_after(
     """Return the memory after a slice in which homes have changed."""
     snap, load = members.snap, members.load
     job = snap.job[members.row]
-    before = dict(zip(memory.units, memory.trials.tolist(), strict=True))
+    _, known, _, _ = unit_arrays(memory.units, memory.homes)
+    by_job = known.argsort()
+    place = by_job[np.minimum(known.searchsorted(job, sorter=by_job), len(known) - 1)]
+    there = known[place] == job
+    trials = np.empty((len(job), len(_NO_TRIAL)))
+    trials[:] = _NO_TRIAL
+    trials[there] = memory.trials[place[there]]
     units = tuple([(number,) for number in job.tolist()])
-    trials = np.array([before.get(unit, _NO_TRIAL) for unit in units])
+    homes = tuple([((server, 1),) for server in members.home.tolist()])
+    one = np.ones_like(job)
+    keep_arrays(units, homes, UnitArrays(one, job, members.home, one))
     changed_at = np.where(load == memory.load, memory.changed_at, snap.starts_at)
     kept = GandivaMemory(
-        *(snap.starts_at, snap.changes, snap.job, facts, units),
-        *(tuple([((server, 1),) for server in members.home.tolist()]), trials, ()),
+        *(snap.starts_at, snap.changes, snap.job, facts, units, homes, trials, ()),
         *(load, changed_at),
     )
     return members.memory_after(kept, facts, fresh)

@@ -14,10 +14,8 @@ from fairlead.mechanisms.gandiva.memory import (
     GandivaJob,
     GandivaMemory,
     GandivaUnit,
-    has_room,
     new_measurements,
     tasks_of,
-    waiting_units,
 )
 from fairlead.mechanisms.gandiva.migration import (
     consolidate_units,
@@ -34,7 +32,7 @@ from fairlead.mechanisms.gandiva.packing import (
 )
 from fairlead.mechanisms.gandiva.quiet_slices import Thresholds, quiet_slice, unchanged_units
 from fairlead.mechanisms.gandiva.repeated_slices import memory_after_repeats, repeated_units
-from fairlead.mechanisms.gandiva.servers import Servers, home_of
+from fairlead.mechanisms.gandiva.servers import Servers, has_room, home_of
 from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
     on_devices,
@@ -42,6 +40,7 @@ from fairlead.mechanisms.gandiva.time_slices import (
     select_units,
 )
 from fairlead.mechanisms.gandiva.turn_slices import SliceTurns, turn_slice
+from fairlead.mechanisms.gandiva.waiting import waiting_singles, waiting_units
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import NO_PLACEMENTS, Placements
@@ -162,7 +161,9 @@ class Gandiva:
         jobs = snap.job.tolist()
         room = np.bincount(servers.of_device[idle], minlength=len(servers.size))
         holding = set(snap.job[snap.holds[snap.holds >= 0]].tolist())
-        waiting = waiting_units(memory, servers.size.tolist(), room.tolist(), holding, set(jobs))
+        waiting = waiting_singles(memory, snap, servers.size, room) or waiting_units(
+            memory, servers.size.tolist(), room.tolist(), holding, set(jobs)
+        )
         ready = {job for members, _ in waiting.ready for job in members}
         known = waiting.homed | holding
         rows = [row for row, job in enumerate(jobs) if job in ready or job not in known]

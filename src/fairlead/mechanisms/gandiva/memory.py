@@ -1,10 +1,10 @@
 """Facts about jobs that Gandiva measures or remembers from plan to plan."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -226,7 +226,8 @@ class GandivaMemory:
             facts[:, _PASS] += since / facts[:, _WEIGHT]
             facts[:, _RECEIVED] = received_s
             return facts
-        facts = np.tile(_NEW, (len(jobs), 1))
+        facts = np.empty((len(jobs), len(_NEW)))
+        facts[:] = _NEW
         if len(self.job):
             place = np.minimum(self.job.searchsorted(jobs), len(self.job) - 1)
             known = self.job[place] == jobs
@@ -283,46 +284,3 @@ def new_measurements(
     columns = (measured.steps_per_s, measured.utilization, measured.memory_gib)
     values = zip(*(column[rows].tolist() for column in columns), strict=True)
     return dict(zip(snap.job[rows].tolist(), values, strict=True))
-
-
-class Waiting(NamedTuple):
-    """The units of a memory as they stand in mid-slice."""
-
-    ready: list[tuple[tuple[int, ...], HomeItems]]
-    """jobs and home of those that wait where enough devices are idle"""
-    homed: set[int]
-    """jobs of all units that have a home"""
-    load: list[int]
-    """servers → devices that units with unfinished jobs need there"""
-
-
-def waiting_units(
-    memory: GandivaMemory,
-    size: Sequence[int],
-    idle: Sequence[int],
-    holding: Set[int],
-    unfinished: Set[int],
-) -> Waiting:
-    """Return the units that can start on idle devices, and those that have homes.
-
-    Units of which a job holds devices do not wait. ``size`` is the devices of each server that
-    are up: units whose servers have become too small have no home.
-    """
-    waiting = Waiting([], set(), [0] * len(size))
-    for jobs, home in zip(memory.units, memory.homes, strict=True):
-        if not has_room(size, home) or unfinished.isdisjoint(jobs):
-            continue
-        waiting.homed.update(jobs)
-        for server, count in home:
-            waiting.load[server] += count
-        if has_room(idle, home) and holding.isdisjoint(jobs):
-            waiting.ready.append((jobs, home))
-    return waiting
-
-
-def has_room(room: Sequence[int], home: Collection[tuple[int, int]]) -> bool:
-    """Return whether each server has room for as many devices as a home has there."""
-    if len(home) == 1:
-        ((server, count),) = home
-        return room[server] >= count
-    return all(room[server] >= count for server, count in home)

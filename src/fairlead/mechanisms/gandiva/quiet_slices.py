@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
 
 import numpy as np
 
 from fairlead.mechanisms.base import Measured
-from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory, HomeItems
+from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory
 from fairlead.mechanisms.gandiva.packing import unfit_pairs
 from fairlead.mechanisms.gandiva.servers import Servers
+from fairlead.mechanisms.gandiva.unit_arrays import unit_arrays
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -49,7 +48,8 @@ def unchanged_units(
         or snap.holds_lease is not None
         or snap.profiles.min_gang is not None
         or memory.trials[:, 1].any()
-        or max(map(len, memory.homes), default=2) > 1
+        or not memory.homes
+        or unit_arrays(memory.units, memory.homes).are_spread
         or not np.array_equal(snap.job, memory.job)
         or not unfit_pairs(snap) <= set(memory.failed)
     ):
@@ -136,19 +136,6 @@ def has_disturbed_job(facts: FloatArray, at: float, limits: Thresholds) -> bool:
     return bool((disturbed & (at - facts[:, _MOVED_AT] >= limits.settle_s)).any())
 
 
-@lru_cache(maxsize=2)
-def _unit_arrays(
-    units: tuple[tuple[int, ...], ...], homes: tuple[HomeItems, ...]
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return units → number of jobs, all their jobs, units → server and devices there.
-
-    Most slices leave both arguments as they are.
-    """
-    size = np.array(list(map(len, units)))
-    home, need = np.array(list(chain.from_iterable(homes))).T
-    return size, np.array(list(chain.from_iterable(units))), home, need
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitMembers:
     """The jobs of all units, with the one server on which each unit has its home."""
@@ -177,7 +164,7 @@ class UnitMembers:
     @classmethod
     def of(cls, snap: Snapshot, memory: GandivaMemory, servers: Servers) -> "UnitMembers":
         """Return the units of a memory whose jobs are exactly those of the snapshot."""
-        size, job, home, need = _unit_arrays(memory.units, memory.homes)
+        size, job, home, need = unit_arrays(memory.units, memory.homes)
         row = snap.job.searchsorted(job)
         unit = np.arange(len(size)).repeat(size)
         unit_of = np.full(len(snap.job), -1)

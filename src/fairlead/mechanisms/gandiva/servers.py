@@ -1,6 +1,6 @@
 """Gandiva's servers, their load, and Algorithm 1, which assigns homes to jobs."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 
 import numpy as np
@@ -244,3 +244,11 @@ def home_of(servers: Servers, unit: GandivaUnit, devices: Sequence[int]) -> Home
     if len(servers_held) == 1:
         return {int(servers_held[0]): unit.need}
     return dict(zip(servers_held.tolist(), counts.tolist(), strict=True))
+
+
+def has_room(room: Sequence[int], home: Collection[tuple[int, int]]) -> bool:
+    """Return whether each server has room for as many devices as a home has there."""
+    if len(home) == 1:
+        ((server, count),) = home
+        return room[server] >= count
+    return all(room[server] >= count for server, count in home)

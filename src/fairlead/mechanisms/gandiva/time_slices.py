@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from fairlead.mechanisms.gandiva.memory import GandivaUnit, Home, has_room
-from fairlead.mechanisms.gandiva.servers import Servers
+from fairlead.mechanisms.gandiva.memory import GandivaUnit, Home
+from fairlead.mechanisms.gandiva.servers import Servers, has_room
 from fairlead.model.lease import Placement
 
 Held = dict[int, tuple[int, ...]]

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms._tickets.device_turns import DeviceTurns
 from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
+from fairlead.mechanisms._tickets.turn_run import DEVICE, LAST_AT, TurnRun
 from fairlead.mechanisms.base import Measured, Turn
 from fairlead.mechanisms.gandiva.memory import GandivaMemory
 from fairlead.mechanisms.gandiva.quiet_slices import (
@@ -71,10 +73,12 @@ class SliceTurns:
     def __init__(
         self, members: UnitMembers, memory: GandivaMemory, limits: Thresholds, turns: DeviceTurns
     ) -> None:
-        self._memory, self._limits, self._turns = memory, limits, turns
+        self.memory, self._limits, self._turns = memory, limits, turns
         self._unit_of, self._accelerator = members.unit_of, members.accelerator
         of_row = members.home[members.unit_of]
         settled = (memory.load <= members.servers.size)[of_row]
+        self._unit: IntArray = np.stack([self._unit_of, self._accelerator, settled])
+        """unit, accelerator and whether nobody waits on its server, × rows"""
         self._settled: IntArray = settled.nonzero()[0]
         """rows of servers on which nobody waits, by server"""
         self._settled = self._settled[of_row[self._settled].argsort(kind="stable")]
@@ -111,7 +115,7 @@ class SliceTurns:
     ) -> Turn | None:
         """Return the units whose turn it is; None if one could be packed or moved."""
         assert measured is not None
-        memory, limits = self._memory, self._limits
+        memory, limits = self.memory, self._limits
         facts = memory.facts_of(memory.job, received_s.sum(axis=1))
         known = record_rows(facts, measured, self._accelerator)
         packable = limits.slow is not None and not np.isnan(measured.utilization).all()
@@ -123,11 +127,32 @@ class SliceTurns:
             facts[self._settled, PASS] = latest.repeat(self._count)
         trials = memory.trials.copy()
         trials[self._unit_of[known], 0] = facts[known, CURRENT] / facts[known, BEST]
-        self._memory = GandivaMemory(
-            *(at, memory.changes, memory.job, facts, memory.units, memory.homes, trials),
-            *(memory.failed, memory.load, memory.changed_at),
-        )
-        return Turn(*moves, self._memory)
+        self.memory = _after_slices(memory, at, facts, trials)
+        return Turn(*moves, self.memory)
+
+    def take_rounds(self, run: TurnRun) -> int:
+        """Take slices until something else happens and return how many, as ``next_turn`` does."""
+        if compiled is None:
+            return 0
+        facts, trials = self.memory.facts.copy(), self.memory.trials.copy()
+        limits = self._limits
+        thresholds = np.array([limits.slow, limits.disturbed, limits.settle_s], dtype=np.float64)
+        tables = facts, trials, self._unit, thresholds
+        count = compiled.slice_rounds(*run.arguments(self._turns), *tables)
+        if count:
+            self._turns.continue_from(run.ints[DEVICE].copy())
+            at = float(run.clock[LAST_AT])
+            self.memory = _after_slices(self.memory, at, facts, trials)
+        return count
+
+
+def _after_slices(
+    memory: GandivaMemory, at: float, facts: FloatArray, trials: FloatArray
+) -> GandivaMemory:
+    return GandivaMemory(
+        *(at, memory.changes, memory.job, facts, memory.units, memory.homes, trials),
+        *(memory.failed, memory.load, memory.changed_at),
+    )
 
 
 def have_one_rank(snap: Snapshot) -> bool:

@@ -2,27 +2,31 @@
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
 _WHOLE = 1.0 - 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SpeedKnowledge:
     """Known speeds and the order of accelerators."""
 
-    speed: FloatArray
-    """profiles × accelerators → steps per second as believed"""
-    seen: BoolArray
-    """profiles × accelerators → a job has run there, so the speed may be used"""
-    newest: tuple[int, ...]
-    """the accelerators, those that count as newest first"""
+    def __init__(self, snap: Snapshot, seen: BoolArray) -> None:
+        self._snap = snap
+        self.speed = snap.profiles.speed
+        """profiles × accelerators → steps per second as believed"""
+        self.seen = seen
+        """profiles × accelerators → a job has run there, so the speed may be used"""
+
+    @cached_property
+    def newest(self) -> tuple[int, ...]:
+        """The accelerators, those that count as newest first; few quanta need it."""
+        return newest_first(self._snap)
 
 
 def newest_first(snap: Snapshot) -> tuple[int, ...]:
@@ -47,7 +51,7 @@ def allocate_all(homes: JobHomes, known: SpeedKnowledge, rows: IntArray) -> None
     without a home.
     """
     snap = homes.snap
-    if not snap.capacity.any():
+    if not len(rows) or not snap.capacity.any():
         return  # no device is up, so nobody has tickets or finds a home
     order = np.lexsort((snap.job[rows], snap.arrival_at[rows], -snap.priority[rows]))
     queues: dict[int, list[int]] = {}

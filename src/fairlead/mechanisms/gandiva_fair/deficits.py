@@ -17,9 +17,9 @@ from fairlead.model.snapshot import Snapshot
 
 TURNS = 2.0
 """turns of each of a tenant's jobs that may be missed or had ahead within a cycle of strides"""
-_MAX_FACTOR = 2.0
+MAX_FACTOR = 2.0
 """greatest factor by which tickets are raised or lowered"""
-_MIN_OWED = 0.001
+MIN_OWED = 0.001
 """part of the debt that is forgotten in every quantum"""
 
 
@@ -49,7 +49,7 @@ def owed_devices(
     owed = np.zeros((tenants, n_accelerators))
     if len(memory.due):
         quanta = (snap.starts_at - memory.starts_at) / round_s
-        owed[: len(memory.due)] = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
+        owed[: len(memory.due)] = memory.owed * (1 - MIN_OWED) + memory.due * quanta
         if np.array_equal(memory.job, snap.job):
             had = (snap.received_s - memory.received_s) / round_s
             _subtract_rows(owed, snap.tenant, had * snap.gang[:, None])
@@ -65,7 +65,7 @@ def owed_by_jobs(
 ) -> FloatArray:
     """Return the same for jobs that were all there at the last plan."""
     quanta = (starts_at - memory.starts_at) / round_s
-    owed: FloatArray = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
+    owed: FloatArray = memory.owed * (1 - MIN_OWED) + memory.due * quanta
     had = (received_s - memory.received_s) / round_s
     np.subtract.at(owed.reshape(-1), jobs.cell, (had * jobs.gang).ravel())
     if jobs.idle is not None:
@@ -111,7 +111,7 @@ def ticket_factors(
         return np.ones_like(owed)
     missed = np.sign(owed) * np.maximum(np.abs(owed) - chance, 0.0)
     part = np.divide(missed, due * quanta, out=np.zeros_like(owed), where=due > 0)
-    factor: FloatArray = np.clip(1.0 + part, 1.0 / _MAX_FACTOR, _MAX_FACTOR)
+    factor: FloatArray = np.clip(1.0 + part, 1.0 / MAX_FACTOR, MAX_FACTOR)
     return factor
 
 
@@ -119,6 +119,6 @@ def bounded_owed(
     owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float
 ) -> FloatArray:
     """Return the debt, cut to the amount that tickets can make up for."""
-    most = TURNS * demand + (_MAX_FACTOR - 1) * due * quanta
+    most = TURNS * demand + (MAX_FACTOR - 1) * due * quanta
     kept: FloatArray = np.clip(owed, -most, most)
     return kept

@@ -8,7 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, allocate_all, newest_first
-from fairlead.mechanisms.gandiva_fair.deficits import bounded_owed, owed_devices, ticket_factors
+from fairlead.mechanisms.gandiva_fair.deficits import (
+    TURNS,
+    bounded_owed,
+    owed_devices,
+    ticket_factors,
+)
 from fairlead.mechanisms.gandiva_fair.devices import (
     FreeDevices,
     count_by_site,
@@ -143,7 +148,7 @@ class GandivaFair:
             starts_at=snap.starts_at,
             due=homes.entitled_devices(),
             owed=owed,
-            trades=np.concatenate([memory.trades[stands], made]),
+            trades=np.concatenate([memory.trades[stands], made]) if has_traded else memory.trades,
             ledger=append_trades(memory.ledger, snap.starts_at, undone, made)
             if has_traded
             else memory.ledger,
@@ -183,11 +188,14 @@ class GandivaFair:
             columns = passes[rows].tolist(), [gangs[row] for row in rows.tolist()]
             for row in rows[gang_aware_stride(*columns, len(devices))].tolist():
                 free.take(jobs[row], gangs[row], {site: gangs[row]})
+        new: list[int] = (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist()
+        if not new:
+            return free.placements()
         newest, speed = newest_first(snap), snap.speed
         order = sorted(
             free.at, key=lambda site: (newest.index(int(sites.accelerator[site])), site)
         )
-        for row in (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist():
+        for row in new:
             gang = gangs[row]
             for site in order:
                 if speed[row, sites.accelerator[site]] > 0 and len(free.at[site]) >= gang:
@@ -199,7 +207,7 @@ class GandivaFair:
         seen = profiled_so_far(snap, memory)
         if not self.profiling:
             seen[:] = True
-        return SpeedKnowledge(snap.profiles.speed, seen, newest_first(snap))
+        return SpeedKnowledge(snap, seen)
 
     def _compensate(self, homes: JobHomes, owed: FloatArray) -> FloatArray:
         """Raise the tickets of tenants that missed device time; return the remaining debt."""
@@ -207,6 +215,8 @@ class GandivaFair:
         if not quanta:
             return np.zeros_like(owed)
         due, demand = homes.entitled_devices(), homes.demands()
+        if (np.abs(owed) <= TURNS * demand).all():
+            return owed  # factors stay 1
         homes.owing = ticket_factors(owed, due, demand, quanta)
         return bounded_owed(owed, due, demand, quanta)
 

@@ -1,6 +1,5 @@
 """Selects jobs to migrate: to even out load or where their tenant gains most (§3.5)."""
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -83,9 +82,10 @@ def between_nodes(homes: JobHomes) -> Iterator[Move]:
     part of the site's devices that this puts to use. The third lets a job of a tenant that has
     missed much change places with an equal one of a tenant that had too much.
     """
-    tickets = homes.job_tickets()
-    for accelerator, up in enumerate(homes.up):
-        if len(up) > 1:
+    several = [accelerator for accelerator, up in enumerate(homes.up) if len(up) > 1]
+    if several:
+        tickets = homes.job_tickets()
+        for accelerator in several:
             loads = site_loads(homes, accelerator, tickets)
             yield from _load_levelling_moves(homes, accelerator, loads, tickets)
             yield from _gap_filling_moves(homes, accelerator, loads, tickets)
@@ -165,93 +165,75 @@ def between_accelerators(homes: JobHomes, known: SpeedKnowledge, may: BoolArray)
     n_accelerators = len(homes.pools)
     at_home = ((homes.accelerator >= 0) & may).nonzero()[0]
     code = homes.profile[at_home] * n_accelerators + homes.accelerator[at_home]
-    groups = np.bincount(code).nonzero()[0].tolist()
-    prospects = _Prospects(homes, known)
-    best = (0.0, -1, -1)
-    present = set(groups)
-    for group in groups:
-        profile, source = divmod(group, n_accelerators)
-        job = prospects.of_profile(profile)
-        if not job.seen[source]:
-            continue
-        for accelerator in range(n_accelerators):
-            if accelerator != source and job.speed[accelerator] > 0:
-                tries = profile * n_accelerators + accelerator not in present
-                gain = prospects.gain(job, source, accelerator, tries=tries)
-                if gain > best[0] + _EQUAL:
-                    best = gain, group, accelerator
-    gain, group, accelerator = best
-    if group >= 0:
-        yield Move(gain, _from_fullest(homes, at_home[code == group]), accelerator)
+    groups = np.bincount(code).nonzero()[0]
+    if not len(groups):
+        return
+    gains = _gains(homes, known, *np.divmod(groups, n_accelerators), groups)
+    best = (0.0, -1)
+    for place in (gains.ravel() > _EQUAL).nonzero()[0].tolist():
+        gain = float(gains.ravel()[place])
+        if gain > best[0] + _EQUAL:
+            best = gain, place
+    gain, place = best
+    if place >= 0:
+        group, accelerator = divmod(place, n_accelerators)
+        rows = at_home[code == groups[group]]
+        yield Move(gain, _from_fullest(homes, rows), accelerator)
 
 
-class _Profile(NamedTuple):
-    """One profile whose jobs might move."""
+def _gains(
+    homes: JobHomes, known: SpeedKnowledge, profile: IntArray, source: IntArray, present: IntArray
+) -> FloatArray:
+    """Return groups × accelerators → what a job, or its tenant, would gain there; 0 for nothing.
 
-    tenant: int
-    gang: int
-    speed: list[float]
-    """accelerators → steps per second as believed"""
-    seen: list[bool]
-    """accelerators → a job has run there"""
+    A group is the jobs of one profile with a home on one accelerator, its source.
+    """
+    profiles, group = homes.snap.profiles, np.arange(len(profile))
+    tenant, gang = profiles.tenant[profile], profiles.gang[profile]
+    speed, seen = known.speed[profile], known.seen[profile]
+    due, demand = homes.entitled_devices(), homes.demands()
+    total = _totals(homes, known)
+    n_accelerators = len(homes.pools)
+    here = speed[group, source]
+    can = (speed > 0) & seen[group, source][:, None] & (homes.snap.capacity >= gang[:, None])
+    can[group, source] = False
+    there, entitled = _prospects(homes, tenant.tolist(), gang.tolist())
+    gets, wants = due[tenant], demand[tenant]
+    due_here, demand_here = gets[group, source], wants[group, source]
+    time = due_here / demand_here
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = speed * there / (here * time)[:, None] - 1.0
+        lost = due_here - np.minimum(entitled[group, source], demand_here - gang)
+        won = np.minimum(entitled, wants + gang[:, None]) - gets
+        change = (won * speed - (lost * here)[:, None]) / speed.max(axis=1)[:, None]
+        gain = np.where(own < -_EQUAL, 0.0, np.maximum(own, change / total[tenant][:, None]))
+        alone = 1.0 / time - 1.0
+    # A job may no longer be able to run where it is.
+    gain[here == 0.0] = np.inf
+    if not seen.all():
+        taken = np.zeros(len(known.speed) * n_accelerators, dtype=bool)
+        taken[present] = True
+        tries = ~taken.reshape(-1, n_accelerators)[profile]
+        gain = np.where(seen, gain, np.where(tries, alone[:, None], 0.0))
+    gain[~can] = 0.0
+    return gain
 
 
-class _Prospects:
-    """Compares the present time of jobs and tenants with that on another accelerator."""
-
-    def __init__(self, homes: JobHomes, known: SpeedKnowledge) -> None:
-        self._homes = homes
-        profiles = homes.snap.profiles
-        self._tenant: list[int] = profiles.tenant.tolist()
-        self._gang: list[int] = profiles.gang.tolist()
-        self._speed: list[list[float]] = known.speed.tolist()
-        self._seen: list[list[bool]] = known.seen.tolist()
-        self._capacity: list[int] = homes.snap.capacity.tolist()
-        self._due: list[list[float]] = [pool.due.tolist() for pool in homes.pools]
-        self._demand: list[list[float]] = [pool.demand.tolist() for pool in homes.pools]
-        self._total: list[float] = _totals(homes, known).tolist()
-        self._times: dict[tuple[int, int, int], float] = {}
-        self._entitlements: dict[tuple[int, int], float] = {}
-
-    def of_profile(self, profile: int) -> _Profile:
-        """Return a profile's tenant, gang and known speeds."""
-        return _Profile(
-            self._tenant[profile], self._gang[profile], self._speed[profile], self._seen[profile]
-        )
-
-    def gain(self, job: _Profile, source: int, accelerator: int, *, tries: bool) -> float:
-        """Return what a job, or its tenant, would gain by moving; 0 for nothing."""
-        tenant, gang, speed, seen = job
-        if self._capacity[accelerator] < gang:
-            return 0.0
-        due, demand = self._due[source][tenant], self._demand[source][tenant]
-        time = due / demand
-        if not seen[accelerator]:
-            return 1.0 / time - 1.0 if tries else 0.0
-        if speed[source] == 0.0:
-            return math.inf  # it may no longer run where it is
-        there = self._time(accelerator, tenant, gang)
-        own = speed[accelerator] * there / (speed[source] * time) - 1.0
-        if own < -_EQUAL:
-            return 0.0
-        lost = due - min(self._entitlement(source, tenant), demand - gang)
-        more = self._demand[accelerator][tenant] + gang
-        won = min(self._entitlement(accelerator, tenant), more) - self._due[accelerator][tenant]
-        change = (won * speed[accelerator] - lost * speed[source]) / max(speed)
-        return max(own, change / self._total[tenant])
-
-    def _time(self, accelerator: int, tenant: int, gang: int) -> float:
-        key = accelerator, tenant, gang
-        if key not in self._times:
-            self._times[key] = self._homes.pools[accelerator].time(tenant, gang)
-        return self._times[key]
-
-    def _entitlement(self, accelerator: int, tenant: int) -> float:
-        key = accelerator, tenant
-        if key not in self._entitlements:
-            pool = self._homes.pools[accelerator]
-            self._entitlements[key] = pool.entitlement_if_all_usable(tenant)
-        return self._entitlements[key]
+def _prospects(
+    homes: JobHomes, tenants: list[int], gangs: list[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Return groups × accelerators → time of one more job, and what the tenant could be due."""
+    pairs = list(zip(tenants, gangs, strict=True))
+    place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
+    of_group = [place[pair] for pair in pairs]
+    time, entitled = np.zeros((2, len(place), len(homes.pools)))
+    devices = homes.snap.capacity.tolist()
+    for (tenant, gang), i in place.items():
+        for k, pool in enumerate(homes.pools):
+            if devices[k] >= gang:  # tenants have no tickets for accelerators without devices
+                time[i, k] = pool.time(tenant, gang)
+                entitled[i, k] = pool.entitlement_if_all_usable(tenant)
+    return time[of_group], entitled[of_group]
 
 
 def _totals(homes: JobHomes, known: SpeedKnowledge) -> FloatArray:

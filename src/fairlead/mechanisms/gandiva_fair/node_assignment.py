@@ -46,6 +46,8 @@ class JobHomes:
             self._column[up] = np.arange(len(up))
         self._mass_at = [np.zeros((len(tickets), len(up))) for up in self.up]
         """accelerator → tenants × its sites → mass of homes there"""
+        self._entitled: FloatArray | None = None
+        """entitled devices; None after a change of homes"""
 
     # -- coming and going -----------------------------------------------------------------------
 
@@ -62,6 +64,7 @@ class JobHomes:
         """Give many small jobs the homes that they had."""
         accelerator, tenant = self.sites.accelerator[site], self.tenant[rows]
         self.home[rows], self.accelerator[rows] = site, accelerator
+        self._entitled = None
         np.add.at(self._mass, (tenant, accelerator), self.mass[rows])
         np.add.at(self.wanted, site, self.gang[rows])
         for k, pool in enumerate(self.pools):
@@ -86,13 +89,16 @@ class JobHomes:
             self._mass_at[accelerator][tenant, self._column[site]] += mass * devices / gang
             self.wanted[site] += sign * devices
         self._mass[tenant, accelerator] += mass
+        self._entitled = None
         self.pools[accelerator].add(tenant, sign * gang)
 
     # -- tickets and load -------------------------------------------------------------------------
 
     def entitled_devices(self) -> FloatArray:
         """tenants × accelerators → devices that it is due."""
-        return _columns([pool.due for pool in self.pools])
+        if self._entitled is None:
+            self._entitled = _columns([pool.due for pool in self.pools])
+        return self._entitled
 
     def demands(self) -> FloatArray:
         """tenants × accelerators → devices that its jobs with a home there can use."""

@@ -27,9 +27,11 @@ class Passes:
         """
         runs = self.tickets > 0
         stride = np.divide(self.gang, self.tickets, out=np.zeros_like(self.tickets), where=runs)
-        used, tickets = self._by_site(self.gang * quanta), self._by_site(self.tickets)
-        step = np.divide(used, tickets, out=np.zeros_like(used), where=tickets > 0)
-        at, together = self.at + quanta * stride, self.aggregate + step
+        at, together = self.at + quanta * stride, self.aggregate
+        if not np.isnan(together).all():
+            used, tickets = self._by_site(self.gang * quanta), self._by_site(self.tickets)
+            step = np.divide(used, tickets, out=np.zeros_like(used), where=tickets > 0)
+            together = together + step
         return Passes(self.home, self.gang, self.tickets, at, together)
 
     def _by_site(self, column: FloatArray) -> FloatArray:
@@ -61,6 +63,8 @@ class Passes:
         ahead = np.divide(ahead, tickets, out=np.zeros_like(ahead), where=tickets > 0)
         new_base = np.where(np.isfinite(least), least, 0.0)
         at = np.where(home >= 0, new_base[home], first) + ahead
+        if not needs:
+            return Passes(home, self.gang, tickets, at, np.full(len(self.aggregate), np.nan))
         moved = Passes(home, self.gang, tickets, at, self._rescaled(home, tickets, first))
         moved._enter_large(needs, [row for row in needs if self.home[row] != SPREAD])
         return moved

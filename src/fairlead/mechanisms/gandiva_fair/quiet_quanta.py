@@ -1,13 +1,19 @@
 """Quanta in which homes, tickets and trades stay as they are; only passes and debts move on."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms._tickets.device_turns import DeviceTurns
 from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
+from fairlead.mechanisms._tickets.turn_run import DEVICE, LAST_AT, TurnRun
 from fairlead.mechanisms.base import Measured, Turn
 from fairlead.mechanisms.gandiva_fair.deficits import (
+    MAX_FACTOR,
+    MIN_OWED,
     TURNS,
     TenantJobs,
     bounded_owed,
@@ -107,19 +113,20 @@ class QuantumTurns:
         round_s: float,
         make_up_s: float,
     ) -> None:
-        self._last, self._steady, self._memory, self._devices = last, steady, memory, devices
+        self._last, self._steady, self.memory, self._devices = last, steady, memory, devices
         self._round_s, self._make_up_s = round_s, make_up_s
         homes = steady.homes
         tenants, width = homes.tickets.shape
         self._jobs = TenantJobs.of(homes.tenant, homes.gang, tenants, width)
         self._sites = sites_by_first_row(homes.home)
+        self._seen = steady.seen.astype(np.int64)
 
     def next_turn(
         self, at: float, received_s: FloatArray, measured: Measured | None
     ) -> Turn | None:
         """Return the jobs whose turn it is; None if tickets change."""
         del measured
-        steady, memory, round_s = self._steady, self._memory, self._round_s
+        steady, memory, round_s = self._steady, self.memory, self._round_s
         owed = memory.owed
         if self._make_up_s:
             owed = owed_by_jobs(memory, at, received_s, self._jobs, round_s)
@@ -130,10 +137,36 @@ class QuantumTurns:
         if ((received_s > 0) > steady.seen).any():
             return None
         passes = steady.passes_after(received_s, memory, round_s)
-        self._memory = _memory_after(memory, at, received_s, passes, owed)
-        self._last.advance(self._memory)
+        self.memory = _memory_after(memory, at, received_s, passes, owed)
+        self._last.advance(self.memory)
         moves = self._devices.take(pass_ranks(passes, TIE), self._sites)
-        return Turn(*moves, self._memory)
+        return Turn(*moves, self.memory)
+
+    def take_rounds(self, run: TurnRun) -> int:
+        """Take quanta until something else happens and return how many, as ``next_turn`` does."""
+        if compiled is None:
+            return 0
+        steady, memory = self._steady, self.memory
+        passes = np.array([memory.passes, memory.tickets, steady.stride])
+        received_s = np.array(memory.received_s, order="C")
+        due, owing = steady.due, steady.homes.owing
+        tenants = np.array([memory.owed, due, steady.chance, steady.demand, owing])
+        idle = np.zeros(len(due), dtype=np.int64)
+        if self._jobs.idle is not None:
+            idle[self._jobs.idle] = 1
+        quanta = self._make_up_s / self._round_s
+        rule = quanta, steady.unraised, 1 - MIN_OWED, TURNS, MAX_FACTOR
+        make_up = np.array([memory.starts_at, *rule])
+        count = compiled.quantum_rounds(
+            *run.arguments(self._devices, self._sites),
+            *(passes, received_s, tenants, steady.homes.tenant, idle, self._seen, make_up),
+        )
+        if count:
+            self._devices.continue_from(run.ints[DEVICE].copy())
+            at, owed = float(run.clock[LAST_AT]), tenants[0] if quanta else memory.owed
+            self.memory = _memory_after(memory, at, received_s, passes[0].copy(), owed)
+            self._last.advance(self.memory)
+        return count
 
 
 def _grounds(snap: Snapshot) -> tuple[object, ...]:
@@ -171,12 +204,22 @@ def _memory_after(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class _SiteRows(NamedTuple):
+    """The rows of each site with jobs."""
+
+    by_site: IntArray
+    """the rows in the order of their sites"""
+    first: IntArray
+    """sites → where its rows begin in that order"""
+    place: IntArray
+    """rows → its site, numbered among those with jobs"""
+
+
+@dataclass(frozen=True, eq=False)
 class _Steady:
     """Homes without gangs that span sites, and the values that follow from them."""
 
     homes: JobHomes
-    strides: SiteStrides
     due: FloatArray
     demand: FloatArray
     chance: FloatArray
@@ -185,12 +228,6 @@ class _Steady:
     """whether no tickets are raised or lowered"""
     stride: FloatArray
     """rows → by how much a quantum moves its pass on"""
-    by_site: IntArray
-    """the rows in the order of their sites"""
-    first: IntArray
-    """sites with jobs → where its rows begin in that order"""
-    place: IntArray
-    """rows → its site, numbered among those with jobs"""
     seen: BoolArray
     """rows × accelerators → its profile has run there"""
 
@@ -198,20 +235,26 @@ class _Steady:
     def of(cls, homes: JobHomes, memory: FairMemory) -> "_Steady":
         tickets = memory.tickets
         stride = np.divide(homes.gang, tickets, out=np.zeros_like(tickets), where=tickets > 0)
-        _, place, count = np.unique(homes.home, return_inverse=True, return_counts=True)
+        demand = homes.demands()
         return cls(
             homes,
-            SiteStrides.of(homes.home, homes.gang, homes.sites.size),
             homes.entitled_devices(),
-            homes.demands(),
-            TURNS * homes.demands(),
+            demand,
+            TURNS * demand,
             bool((homes.owing == 1.0).all()),
             stride,
-            place.argsort(kind="stable"),
-            count.cumsum() - count,
-            place,
             memory.seen[homes.profile],
         )
+
+    @cached_property
+    def strides(self) -> SiteStrides:
+        """The schedulers of all sites; only gangs need them."""
+        return SiteStrides.of(self.homes.home, self.homes.gang, self.homes.sites.size)
+
+    @cached_property
+    def _rows(self) -> _SiteRows:
+        _, place, count = np.unique(self.homes.home, return_inverse=True, return_counts=True)
+        return _SiteRows(place.argsort(kind="stable"), count.cumsum() - count, place)
 
     def owed(
         self, snap: Snapshot, memory: FairMemory, round_s: float, make_up_s: float
@@ -238,7 +281,8 @@ class _Steady:
         """Return the passes, as ``Passes.charged`` and ``with_homes`` compute them."""
         quanta = (received_s - memory.received_s).sum(axis=1) / round_s
         at = memory.passes + quanta * self.stride
-        least = np.minimum.reduceat(at[self.by_site], self.first)[self.place]
+        rows = self._rows
+        least = np.minimum.reduceat(at[rows.by_site], rows.first)[rows.place]
         ahead = (at - least) * memory.tickets
         # Multiplied and divided as for a job whose tickets change, to the same last bit.
         ahead = np.divide(

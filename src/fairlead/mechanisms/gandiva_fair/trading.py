@@ -8,6 +8,7 @@ undone when it has lost its ground.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -31,40 +32,44 @@ from fairlead.model.tenants.tree import TenantTree
 
 _LEAST = 1e-9
 """devices, and gains relative to the price, that are not worth a trade"""
+_PARTIES = 2
+"""tenants that it takes for a trade"""
 
 
 class TicketMarket:
     """The devices of each accelerator that tenants hold, by weight and current trades."""
 
     def __init__(self, snap: Snapshot, known: SpeedKnowledge) -> None:
-        self._newest = known.newest
+        self._snap, self._known = snap, known
         tenants = max(len(snap.tenants), int(snap.profiles.tenant.max(initial=-1)) + 1)
         self._wish = np.bincount(snap.tenant, snap.gang, tenants)
         active = self._wish > 0
         weight = TenantTree(snap.tenants).entitlements(active)
         self.held: FloatArray = weight[:, None] / max(weight.sum(), 1e-300) * snap.capacity
         """tenants × accelerators → devices"""
-        self._bids(snap, known)
 
-    def _bids(self, snap: Snapshot, known: SpeedKnowledge) -> None:
-        """Record, for every pair of accelerators, the prices between which each tenant trades.
+    @cached_property
+    def _bids(self) -> tuple[FloatArray, FloatArray]:
+        """Tenants × pairs of accelerators → the least and the greatest price of its trades.
 
         A tenant whose jobs differ sells at the least of their speedups and buys at the
         greatest, so that it gains for any job that gets the traded devices. A job that
         cannot run on both accelerators, or was not measured on both, keeps its tenant out.
         """
+        snap, known = self._snap, self._known
         used = np.bincount(snap.profile).nonzero()[0]
         speed = np.where(known.seen[used], known.speed[used], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = speed[:, :, None] / speed[:, None, :]
         ratio[~((speed[:, :, None] > 0) & (speed[:, None, :] > 0))] = np.nan
         shape = (len(self.held), *ratio.shape[1:])
-        self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
         owner = snap.profiles.tenant[used]
-        np.minimum.at(self._low, owner, ratio)
-        np.maximum.at(self._high, owner, ratio)
-        self._low[np.isinf(self._low)] = np.nan
-        self._high[np.isinf(self._high)] = np.nan
+        np.minimum.at(low, owner, ratio)
+        np.maximum.at(high, owner, ratio)
+        low[np.isinf(low)] = np.nan
+        high[np.isinf(high)] = np.nan
+        return low, high
 
     def keep(self, trades: FloatArray) -> BoolArray:
         """Apply the trades of before that still stand, oldest first; return which do.
@@ -76,7 +81,8 @@ class TicketMarket:
         for i, trade in enumerate(trades):
             seller, buyer, fast, slow = trade[SELLER : SLOW + 1].astype(np.int64).tolist()
             price, devices = float(trade[PRICE]), float(trade[DEVICES])
-            gains = self._low[seller, fast, slow] >= price * (1 - _LEAST) and self._high[
+            low, high = self._bids
+            gains = low[seller, fast, slow] >= price * (1 - _LEAST) and high[
                 buyer, fast, slow
             ] <= price * (1 + _LEAST)
             most = self._most(seller, buyer, fast, slow, price)
@@ -90,15 +96,19 @@ class TicketMarket:
 
         Pairs come with the newest accelerator first, each with the oldest first.
         """
-        for place, fast in enumerate(self._newest):
-            for slow in reversed(self._newest[place + 1 :]):
+        if np.count_nonzero((self.held > _LEAST).any(axis=1)) < _PARTIES:
+            return
+        newest = self._known.newest
+        for place, fast in enumerate(newest):
+            for slow in reversed(newest[place + 1 :]):
                 trade = self._best(at, fast, slow, step)
                 if trade is not None:
                     self._exchange(trade)
                     yield trade
 
     def _best(self, at: float, fast: int, slow: int, step: float) -> FloatArray | None:
-        bid, ask = self._low[:, fast, slow], self._high[:, fast, slow]
+        low, high = self._bids
+        bid, ask = low[:, fast, slow], high[:, fast, slow]
         sellers = ((self.held[:, slow] > _LEAST) & ~np.isnan(bid)).nonzero()[0]
         spare = self._wish - self.held.sum(axis=1) > _LEAST
         buyers = ((self.held[:, fast] > _LEAST) & ~np.isnan(ask) & spare).nonzero()[0]

@@ -17,8 +17,8 @@ def fork(
 
     One after another, the copy is added that is worth most per device: the utility that the
     job gains by the speed of one more node, less the restart that forking costs a running job.
-    A copy is a whole gang on one node, at most one per node and ``most`` of each job; a gang
-    spread over nodes is not forked.
+    A copy is a whole gang on one node, at most one on the devices of one accelerator there, and
+    ``most`` of each job; a gang spread over nodes is not forked.
     """
     running = {row: [devices] for row, devices in first.items()}
     taken = {device for devices in first.values() for device in devices}
@@ -63,9 +63,8 @@ class _CopyOffers:
             self._utility[row] = auction.worth.utility(
                 row, accelerators, one_node=True, stays=stays
             )
-            self._may[row] = (auction.worth.speed[row, self._accelerator] > 0) & (
-                self._node != nodes.pop()
-            )
+            here = (self._node == nodes.pop()) & np.isin(self._accelerator, accelerators)
+            self._may[row] = (auction.worth.speed[row, self._accelerator] > 0) & ~here
 
     def best(self, free: list[int]) -> tuple[int, int] | None:
         """Return the row and cell of the copy worth most, None if none is worth anything."""
@@ -85,6 +84,6 @@ class _CopyOffers:
         worth = self._auction.worth
         self._speed[row] += worth.speed[row, self._accelerator[cell]]
         self._utility[row] = worth.at_speed(self._speed)[row]
-        self._may[row, self._node == self._node[cell]] = False
+        self._may[row, cell] = False
         if full:
             self._may[row] = False

@@ -9,6 +9,7 @@ import numpy as np
 from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
 from fairlead.mechanisms.hadar.bids import held_devices
 from fairlead.mechanisms.hadar.devices import Devices
+from fairlead.mechanisms.hadar.find_alloc import DeviceCells
 from fairlead.mechanisms.hadar.forking import fork
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import Capabilities
@@ -37,15 +38,15 @@ class HadarE(HadarOptions):
     """Run Hadar's jobs, and copies of them on the nodes that these leave idle.
 
     A round's first copies are Hadar's plan. Then every idle node gets a copy of the job to which
-    it is worth most, each job on as many nodes as there are. The steps left are divided among
-    a job's copies by speed. When the round ends all copies of a job stop, their steps are added
-    up and what they have learnt is merged, from which the next round's copies start. A job with
-    one copy continues undisturbed. Steps left over from a round that was to be a job's last
-    are made on those of its nodes that were done first.
+    it is worth most, or one for each of its accelerators, each job as many as there are. The steps
+    left are divided among a job's copies by speed. When the round ends all copies of a job stop,
+    their steps are added up and what they have learnt is merged, from which the next round's
+    copies start. A job with one copy continues undisturbed. Steps left over from a round that was
+    to be a job's last are made on those of its nodes that were done first.
     """
 
     copies: int = 0
-    """greatest number of copies of a job; 0: the number of nodes"""
+    """greatest number of copies of a job; 0: one for each accelerator of each node"""
     declared: bool = False
     """fork only jobs that declare ``max_copies``, as live servers do"""
 
@@ -77,7 +78,7 @@ class HadarE(HadarOptions):
             snap.starts_at - memory.sold_at >= self.reconsider_s
         )
         first = auction.decide(again=stale)
-        most = self.copies or len(set(snap.cluster.node_of[snap.usable].tolist()))
+        most = self.copies or len(DeviceCells.of(snap.cluster, snap.usable.tolist()).devices)
         running = fork(snap, auction, first, self._most_copies(snap, auction, first, most))
         running |= pinned
         stop, start, copies = _difference(snap, auction, running, plain)

@@ -10,7 +10,15 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.shares import as_job_shares, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
-from fairlead.solve import Classes, FlatPath, OptionProblem, Path, WarmFilling
+from fairlead.solve import (
+    Classes,
+    FlatPath,
+    OptionProblem,
+    OptionSolution,
+    Path,
+    WarmFilling,
+    WarmFirstStage,
+)
 
 PathOf = Callable[[Classes, OptionProblem], Path]
 
@@ -37,6 +45,37 @@ def max_min_units(
     problem = table.problem(scale)
     keys = _job_keys(snap, table) if by_job else table.code
     solution = last.fill(problem, FlatPath(problem.cap), unit, keys)
+    return _least_level_allocation(snap, table, solution, rules)
+
+
+def least_level_units(
+    snap: Snapshot,
+    scale: FloatArray,
+    value: FloatArray,
+    rules: UnitRules,
+    last: WarmFirstStage,
+    unit: float = 1.0,
+) -> Allocation:
+    """Return the shares of units with the greatest least level, then of the greatest total value.
+
+    A job's level is scale × speed, that of jobs whose cap is less their cap; ``value`` is jobs →
+    value of its level. ``last`` keeps where the planner's last solve ended, in levels per
+    ``unit``. Objective and bound are the least level.
+    """
+    table = unit_table(snap, scale, rules)
+    problem = table.problem(scale)
+    of_class = np.append(value[table.classes.representative], 0.0)  # class NO_PARTNER: no gain
+    worth = problem.gain_first * of_class[problem.first]
+    worth += problem.gain_second * of_class[problem.second]
+    solution = last.best(problem, worth, unit, _job_keys(snap, table))
+    return _least_level_allocation(snap, table, solution, rules)
+
+
+def _least_level_allocation(
+    snap: Snapshot, table: UnitTable, solution: OptionSolution, rules: UnitRules
+) -> Allocation:
+    """Return a solution as shares of units; objective and bound are the least level."""
+    problem = solution.problem
 
     def worth() -> float:
         level = problem.level(solution.time)

@@ -87,7 +87,7 @@ class NearPairs:
         """Return the codes of the pairs that pay and lack at most ``limit``, ascending."""
         pairs, (jobs, width) = self._pairs, self._value.shape
         if compiled is not None:
-            code = np.empty(8 * (jobs + 1), dtype=np.int64)
+            code = np.empty(32 * (jobs + 1), dtype=np.int64)
             while True:
                 count = compiled.near_pairs(
                     *(pairs.name, pairs.block, pairs.alone, self._value),

@@ -82,13 +82,17 @@ def _pairs(table: UnitTable, packed: IntArray, time: FloatArray) -> tuple[IntArr
     classes = table.classes
     order = np.argsort(classes.index_of_member, kind="stable")
     start = np.append(0, np.cumsum(classes.count))
-    totals: dict[tuple[int, int], FloatArray] = {}
-    for o in packed.tolist():
-        key = int(table.first[o]), int(table.second[o])
-        total = totals.setdefault(key, np.zeros(len(table.columns)))
-        total[table.column[o]] += time[o]
-    members, shares = [np.zeros((0, 2), int)], [np.zeros((0, len(table.columns)))]
-    for (a, b), total in sorted(totals.items()):
+    n_classes = len(classes.count)
+    code, place = np.unique(
+        table.first[packed] * n_classes + table.second[packed], return_inverse=True
+    )
+    totals = np.zeros((len(code), len(table.columns)))
+    np.add.at(totals, (place, table.column[packed]), time[packed])
+    first, second = np.divmod(code, n_classes)
+    if (classes.count[first] == 1).all() and (classes.count[second] == 1).all():
+        return np.column_stack([order[start[first]], order[start[second]]]), totals
+    members, shares = [], []
+    for a, b, total in zip(first.tolist(), second.tolist(), totals, strict=True):
         n_a, n_b = int(classes.count[a]), int(classes.count[b])
         i, j, part = pair_within_class(n_a) if a == b else pair_two_classes(n_a, n_b)
         members.append(np.column_stack([order[start[a] + i], order[start[b] + j]]))

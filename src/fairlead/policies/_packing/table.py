@@ -28,7 +28,7 @@ from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
-from fairlead.solve.classes import fractions, row_hash
+from fairlead.solve.classes import fraction, row_hash
 
 ListedPairs = tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]
 """options → column, classes of both members, and their speeds"""
@@ -212,7 +212,7 @@ class TableBuilder:
             second=second,
             speed_first=own,
             speed_second=other,
-            tie=fractions(code, len(columns))[np.arange(len(code)), column],
+            tie=fraction(code, column),
             code=self._code,
         )
 

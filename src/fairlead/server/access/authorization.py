@@ -89,7 +89,8 @@ def find_visible_job(live: Live, principal: Principal, job_id: str) -> int:
     # A job that is no longer kept stays in the scheduler's tables, which give numbers.
     number = live.queries.find_job(job_id) if job_id in live.specs else None
     if number is None or not principal.can_see(live.queries.job(number).tenant):
-        raise NotFoundError(f"no job {job_id!r}")
+        fix = "expected a job's id: `fairlead jobs --name NAME` finds jobs by name"
+        raise NotFoundError(f"no job {job_id!r}: {fix}")
     return number
 
 

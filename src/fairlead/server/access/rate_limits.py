@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairlead.model.errors import FairleadError
 
 _MAX_KEYS = 20_000
+_MAX_DEBT_S = 30.0
+"""longest that requests wait for one that counted as many"""
 
 
 class RateLimitedError(FairleadError):
@@ -60,6 +62,16 @@ class TokenBuckets:
         if len(self._full_at) >= _MAX_KEYS and key not in self._full_at:
             self._evict(now)
         self._full_at[key] = full_at
+
+    def charge(self, key: Hashable, count: int) -> None:
+        """Count more requests, though the bucket may be empty: later ones wait for them.
+
+        They wait no longer than clients retry.
+        """
+        if count > 0:
+            now = self._clock()
+            full_at = max(self._full_at.get(key, now), now) + count * self._each_s
+            self._full_at[key] = min(full_at, now + self._room_s + _MAX_DEBT_S)
 
     def _evict(self, now: float) -> None:
         """Drop the full buckets, which equal unknown ones; if that is not enough, half of all.

@@ -67,6 +67,11 @@ class Principal:
         """Return whether it may see the jobs of a tenant."""
         return self.role != "tenant" or tenant == self.tenant or tenant in self.sees
 
+    @property
+    def view(self) -> tuple[str, ...]:
+        """Key of the tenants that it can see: principals with the same key see the same jobs."""
+        return (self.tenant or "", *self.sees) if self.role == "tenant" else ()
+
     def require(self, *roles: Role) -> None:
         """Raise AuthError unless it has one of these roles."""
         if self.role not in roles:

@@ -24,6 +24,7 @@ from fairlead.server.access.rate_limits import (
 from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
+from fairlead.server.api.batches.routes import batches
 from fairlead.server.api.policy_room.routes import policy_room
 from fairlead.server.api.renewals import RenewalMiddleware
 from fairlead.server.api.rounds.routes import rounds
@@ -46,7 +47,7 @@ from fairlead.server.api.simulations.routes import simulations
 from fairlead.server.api.timeline.routes import timeline
 from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.error_response import error_response
-from fairlead.server.invalid_request import json_problem_of, problem_of
+from fairlead.server.invalid_request import field_name, json_problem_of, problem_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.web.routes import web
 from fairlead.version import __version__
@@ -63,7 +64,7 @@ _STATUS = {
 }
 ROUTERS = (
     *(leases, jobs, tenants, nodes, access, secret_routes, insights, speeds, history, policy),
-    searches,
+    *(batches, searches),
     *(rounds, timeline, policy_room, simulations, code_snapshots, limits_routes),
     *(session, service, web),
 )
@@ -159,7 +160,7 @@ async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return error_response(422, "input", json_problem_of(first))
-    field = ".".join(str(part) for part in first["loc"][1:])
+    field = field_name(first["loc"][1:])
     return error_response(
         422, "input", f"{field or 'request'}: {problem_of(first)}", field or None
     )

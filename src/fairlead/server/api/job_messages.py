@@ -1,5 +1,6 @@
 """Messages of the REST API about jobs and their code."""
 
+import json
 from dataclasses import replace
 from typing import Literal
 
@@ -35,6 +36,8 @@ class JobView(_Message):
     accelerator: str | None
     devices: int
     """devices that it holds now"""
+    accelerators_held: dict[str, int]
+    """accelerator → devices that it and its copies hold now"""
     shares_with: list[str]
     """jobs of its tenant that are packed onto the same devices"""
     partners: int
@@ -100,6 +103,11 @@ class JobChange(_Message):
     priority: Priority | None = None
     weight: Weight | None = None
     deadline_s: Seconds | None = None
+
+    @property
+    def detail(self) -> str:
+        """The new values as the audit trail shows them."""
+        return json.dumps(self.model_dump(exclude_none=True))
 
     def apply_to(self, job: Job) -> Job:
         """Return a job with these changes."""

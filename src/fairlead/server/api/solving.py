@@ -1,25 +1,25 @@
-"""Requests that policies answer: one at a time and beside the event loop."""
+"""Requests that policies answer: beside the event loop, one at a time, equal ones only once."""
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 import structlog
 
 from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.server.api.live_instance import current_snapshot
 from fairlead.server.context import ServerContext
 
 T = TypeVar("T")
 log = structlog.get_logger("fairlead.server")
 
 
-async def solve(server: ServerContext, failure: str, compute: Callable[[Snapshot], T]) -> T:
+async def solve(
+    server: ServerContext, question: Hashable, failure: str, compute: Callable[[Snapshot], T]
+) -> T:
     """Return a result for the current state; a ProtocolError with ``failure`` if a policy fails.
 
-    Errors in the request itself, which are InputError and UsageError, stay. Requests that wait
-    have no snapshot yet: many of them take little memory.
+    ``question`` holds all that the result depends on besides the state, such as the tenants that
+    the principal may see. Errors in the request itself, which are InputError and UsageError, stay.
     """
 
     def guarded(snap: Snapshot) -> T:
@@ -34,5 +34,5 @@ async def solve(server: ServerContext, failure: str, compute: Callable[[Snapshot
             problem = f"the policy failed with {type(error).__name__}; see the server's log"
             raise ProtocolError(f"{failure}: {problem}") from error
 
-    async with server.explaining:
-        return await asyncio.to_thread(guarded, current_snapshot(server.live))
+    answer: T = await server.answers.get(server.live, question, guarded)
+    return answer

@@ -70,8 +70,7 @@ def _unended_jobs(live: Live, tenants: Collection[str]) -> _Unended:
             continue
         row = job_row(live, number)
         getattr(unended, row["state"]).append(row["id"])
-        if row["devices"]:
-            unended.held[row["accelerator"]] += row["devices"]
+        unended.held.update(row["accelerators_held"])
     return unended
 
 

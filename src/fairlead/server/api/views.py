@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.core.device_use import device_use, tenant_holdings
+from fairlead.core.device_use import accelerators_held, device_use, tenant_holdings
 from fairlead.core.queries import JobState, JobStatus
 from fairlead.live.copies.reports import reported_progress
 from fairlead.live.driver import Live
@@ -75,6 +75,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "total_steps": spec.steps,
         "accelerator": status.accelerator,
         "devices": status.devices,
+        "accelerators_held": accelerators_held(live.scheduler, number),
         "shares_with": [other for other in partners if live.specs[other].tenant == job.tenant],
         "partners": len(partners),
         "accelerators_used": [*counts.accelerators],

@@ -9,7 +9,7 @@ from fairlead.files.parsing.text import SourceText
 from fairlead.files.speeds.table import parse_speeds
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
-from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
+from fairlead.mechanisms.factory import create_live_mechanism, plug_ins, stored_names
 from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
@@ -127,8 +127,7 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
         trials=Trials() if document.get("explores") else None,
     )
     return build_scheduling_config(
-        document["policy"],
-        document["mechanism"],
+        *stored_names(document["policy"], document["mechanism"]),
         document["round_s"],
         speeds,
         document.get("weight_scope", "cluster"),

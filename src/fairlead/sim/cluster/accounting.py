@@ -23,8 +23,13 @@ class ProgressLedger:
         self._device_s = record.device_s.reshape(-1)
         self._mixed: dict[int, FloatArray] = {}
         """jobs on several accelerators → accelerators → fraction of the job's devices"""
-        self._early = len(record.jobs)
+        self.early = len(record.jobs)
         """number of jobs that have not made their first steps"""
+
+    @property
+    def has_mixed_gangs(self) -> bool:
+        """Whether a gang has devices of several accelerators."""
+        return bool(self._mixed)
 
     def record_mixed_gangs(self, units: Placements) -> None:
         """Record the gangs with devices of several accelerators."""
@@ -41,7 +46,7 @@ class ProgressLedger:
     def credit(self, job: IntArray, at: float, after: FloatArray) -> None:
         """Credit jobs with their device time so far; ``after`` are the steps they have made."""
         progress = self._progress
-        if self._early:
+        if self.early:
             self._record_first_steps(job, after)
         held = (at - progress.held_from[job]) * progress.portion[job]
         if self._mixed:
@@ -63,7 +68,7 @@ class ProgressLedger:
         crossed = (after >= goal) & np.isnan(record.first_steps_at[job])
         count = np.count_nonzero(crossed)
         if count:
-            self._early -= int(count)
+            self.early -= int(count)
             reached = job[crossed]
             time = (goal[crossed] - done[crossed]) / progress.rate[reached]
             record.first_steps_at[reached] = progress.progress_from[reached] + time

@@ -45,6 +45,15 @@ class DeviceSharing:
         """jobs whose partners changed at ``_affected_at`` and whose speed is not yet updated"""
         self._affected_at = 0.0
 
+    @property
+    def is_unshared(self) -> bool:
+        """Whether no two jobs have ever shared a device, and neighbours do not matter."""
+        return self._partners is None
+
+    def note_single_leases(self, device: IntArray, lease: IntArray) -> None:
+        """Note that these leases hold one device each, and no other lease one of them."""
+        self._last_on[device] = lease
+
     def start(self, command: Launch, at: float) -> None:
         """Add started jobs."""
         if self._partners is None:
@@ -80,11 +89,19 @@ class DeviceSharing:
         job = np.array(sorted(self._affected), dtype=np.int64)
         self._affected.clear()
         self._speed_changes.record_progress(job, self._affected_at)
+        rate, portion = [], []
         for number in job.tolist():
+            beside = partners.beside(number) if self._physics is None else None
+            if beside is not None:
+                device, others = beside
+                rate.append(self._true_speeds.speed_on_device(number, device, others))
+                portion.append(1 / (1 + len(others)))
+                continue
             devices, sharing = partners.devices(number), partners.partners_of(number)
             near = self._neighbours(number, devices, sharing)
-            progress.rate[number] = self._true_speeds.speed_with(number, devices, sharing, near)
-            progress.portion[number] = partners.portion(number)
+            rate.append(self._true_speeds.speed_with(number, devices, sharing, near))
+            portion.append(partners.portion(number))
+        progress.rate[job], progress.portion[job] = rate, portion
         if self._physics is not None:
             progress.rate[job] *= self._physics.working_fraction(job, self._checkpoint_s)
         for number in self._speed_changes.leaving.intersection(job.tolist()):

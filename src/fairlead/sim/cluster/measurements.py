@@ -18,14 +18,14 @@ class SelfMeasurement:
         self._progress = progress
         self._record = record
         declared = [(job.utilization, job.memory_gib) for job in record.jobs]
-        self._declared = np.array(declared, dtype=np.float64).reshape(-1, 2)
+        self.declared = np.array(declared, dtype=np.float64).reshape(-1, 2)
         """jobs → utilization and memory that the trace says; NaN where it does not"""
 
     def measured(self, at: float) -> JobsMeasured:
         """Return the measurements of all running jobs."""
         job = self._progress.running()
         job = job[self._progress.progress_from[job] < at]
-        known = self._declared[job]
+        known = self.declared[job]
         if self._physics is not None:
             memory_gib = self._physics.memory_gib
             own = [(self._busy(number), memory_gib(number)) for number in job.tolist()]

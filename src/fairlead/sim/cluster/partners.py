@@ -41,6 +41,14 @@ class DevicePartners:
                 affected.update(here)
         return affected
 
+    def beside(self, job: int) -> tuple[int, list[int]] | None:
+        """Return a job's only device and the other jobs on it, None if it holds several."""
+        devices = self._devices[job]
+        if len(devices) != 1:
+            return None
+        device = devices.item()
+        return device, [other for other in self._on[device] if other != job]
+
     def jobs_on(self, devices: IntArray) -> set[int]:
         """Return the jobs on these devices."""
         return {job for device in devices.tolist() for job in self._on[device]}

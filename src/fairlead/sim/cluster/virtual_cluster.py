@@ -15,6 +15,7 @@ from fairlead.sim.cluster.measurements import SelfMeasurement
 from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.cluster.restart_costs import RestartMeasurement
 from fairlead.sim.cluster.speed_changes import SpeedChanges
+from fairlead.sim.cluster.turn_columns import TurnColumns
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record, UtilizationLog
 
@@ -37,12 +38,13 @@ class VirtualCluster:
         restore_cost_s: float,
         checkpoint_s: float,
     ) -> None:
+        self.accelerators = cluster.accelerators
         self._true_speeds = true_speeds
         self._physics = true_speeds.physics_model
         self._record = record
         if self._physics is not None:
             record.utilization_log = UtilizationLog()
-        self._restore_cost_s = restore_cost_s
+        self.restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
         jobs, physics = record.jobs, self._physics
         leave_s = np.zeros(len(jobs)) if physics is None else physics.leave_s()
@@ -61,6 +63,13 @@ class VirtualCluster:
             record,
             restore_cost_s=restore_cost_s,
             checkpoint_s=checkpoint_s,
+        )
+
+    def turn_columns(self) -> TurnColumns:
+        """Return access to the columns of jobs of one device that take turns."""
+        return TurnColumns(
+            *(self._progress, self._record, self._ledger, self._sharing, self._measurement),
+            self._true_speeds.solo_speeds(),
         )
 
     def next_finish_at(self) -> float:
@@ -125,12 +134,12 @@ class VirtualCluster:
         record, before = self._record, self._progress.first[job]
         self._progress.first[job] = first
         record.migrations[job] += before != first
-        restored_at = at + self._restore_cost_s
+        restored_at = at + self.restore_cost_s
         if before[before.argmin()] >= 0 and self._physics is None:
-            self.restarts.record(job, np.full(len(job), self._restore_cost_s))
+            self.restarts.record(job, np.full(len(job), self.restore_cost_s))
             return restored_at
         fresh = before < 0
-        cost_s = np.full(len(job), self._restore_cost_s)
+        cost_s = np.full(len(job), self.restore_cost_s)
         record.started_at[job[fresh]] = at
         record.migrations[job[fresh]] = 0
         progress_from = np.where(fresh, at, restored_at)
@@ -251,6 +260,16 @@ class VirtualCluster:
         steps, running = self._progress.done.copy(), self._progress.running()
         steps[running] = self._progress.steps_at(running, at)
         return steps
+
+    def running_and_ready_at(self) -> tuple[int, float]:
+        """Return how many jobs run whose steps are known, and when the last has restarted.
+
+        Steps of copies count once their leases end, so that the number is 0 where copies run.
+        """
+        running = self._progress.running()
+        if len(self._copies):
+            return 0, 0.0
+        return len(running), float(self._progress.progress_from[running].max(initial=0.0))
 
     def starting_leases(self, at: float, applied_at: float) -> IntArray:
         """Return the leases that a plan of now must leave in place when it is applied.

@@ -53,6 +53,9 @@ class TrueSpeeds:
         None if the table has none"""
         self._alone: dict[tuple[str, bool, tuple[int, ...]], float] = {}
         """cache: the same without a partner"""
+        self._accelerator_of: list[int] = cluster.accelerator_of.tolist()
+        self._on_device: dict[tuple[int, int, int], float] = {}
+        """cache: (row of the job, row of its partner or -1, accelerator) → steps per second"""
 
     def entry(self, units: Placements) -> IntArray:
         """Return placements → index into the flattened table of jobs × accelerators.
@@ -120,6 +123,18 @@ class TrueSpeeds:
         if physics.has_neighbour_effects:
             keeps *= physics.contention_factor(job, devices, neighbours)
         return keeps * self._slowest(job, spread, on, partners)
+
+    def speed_on_device(self, job: int, device: int, partners: Sequence[int]) -> float:
+        """Return what ``speed_with`` does for a single device without physics."""
+        accelerator = self._accelerator_of[device]
+        if len(partners) > 1:
+            return self._slowest(job, False, (accelerator,), partners)
+        row_of = self._row_of.item
+        key = row_of(job), row_of(partners[0]) if partners else -1, accelerator
+        speed = self._on_device.get(key)
+        if speed is None:
+            speed = self._on_device[key] = self._slowest(job, False, (accelerator,), partners)
+        return speed
 
     def speed_on(
         self, job: int, accelerator: int, placement: Consolidation | None, partners: Sequence[int]

@@ -4,15 +4,16 @@ A stage climbs the path to the greatest theta whose levels are feasible. Then cl
 cannot rise further, because their levels have a price, are stopped, and the rest climbs on.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.options.basis import Keys, LastBasis, option_keys
+from fairlead.solve.options.basis import Basics, Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.solution import OptionSolution, OptionStage
@@ -21,6 +22,7 @@ from fairlead.solve.options.vertex import OptionVertex
 from fairlead.solve.paths.path import Path
 
 _PRICED = 1e-7  # relative to the prices of devices: below it is noise
+_STEEP = 1e-6  # relative to caps: levels differ by more on steep paths only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,35 +54,42 @@ def fill_options(
     path: Path,
     guess: tuple[float, ...] = (),
     start: WarmProgram | None = None,
+    *,
+    by_prices: bool = False,
 ) -> OptionSolution:
     """Return the levels reached by climbing ``path`` in stages, and of the times the tie rule's.
 
     The tie rule: the least device time; what is still tied is decided by the options' ``tie``
     numbers. No class is asked for more than its cap, even if the path exceeds it. ``guess`` holds
-    thetas at which stages may end, ``start`` where the program begins; both decide only how many
+    thetas at which stages may end, ``start`` where the program begins, and ``by_prices`` lets
+    prices tell where stages end and which options may have time: these decide only how many
     programs are solved, and how fast.
     """
     path = path.within(np.where(problem.count > 0, problem.cap, 0.0))
-    filling = _OptionFilling(problem, path, guess, start)
+    filling = _OptionFilling(problem, path, guess, start, by_prices=by_prices)
     stages: list[OptionStage] = []
     while filling.rises():
         stages.append(filling.stage(guess[len(stages)] if len(stages) < len(guess) else 0.0))
     level = filling.path.level(filling.theta)
-    time = filling.by_tie_rule(level)
-    if time is None and stages:
-        # Its levels are those of all stages, only ties are decided otherwise.
-        time = stages[-1].vertex.time
-    if time is None:
+    least = filling.by_tie_rule(level, _unpriced(stages) if by_prices else None)
+    # The last stage's levels are those of all stages, only ties are decided otherwise.
+    vertex = stages[-1].vertex if least is None and stages else least
+    if vertex is None:
         raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
-    return OptionSolution(problem, problem.feasible(time), level, tuple(stages))
+    tied = least.surplus if least is not None and by_prices else None
+    time = problem.feasible(vertex.time)
+    return OptionSolution(problem, time, level, tuple(stages), tied, filling.basis)
 
 
 class WarmFilling:
     """Solves successive similar fillings; each begins where the last one ended."""
 
-    def __init__(self, *, perturbed: bool = True) -> None:
-        """Begin without a basis; many stages are solved faster with bounds not ``perturbed``."""
-        self._perturbed = perturbed
+    def __init__(self, *, perturbed: bool = True, by_prices: bool = False) -> None:
+        """Begin without a basis; many stages are solved faster with bounds not ``perturbed``.
+
+        ``by_prices`` is for paths that bend: fewer programs are solved.
+        """
+        self._perturbed, self._by_prices = perturbed, by_prices
         self._ends: tuple[float, ...] = ()
         self._basis: LastBasis | None = None
         self._highs: Any = None
@@ -95,18 +104,27 @@ class WarmFilling:
         """
         guess = tuple(end * unit for end in self._ends)
         if keys is None:
-            solution = fill_options(problem, path, guess)
+            solution = fill_options(problem, path, guess, by_prices=self._by_prices)
         else:
             options = option_keys(problem, keys)
             if self._highs is None:
                 self._highs = new_program_highs(perturbed=self._perturbed)
             self._highs.clearModel()
             start = WarmProgram(self._highs, self._basis, keys, options)
-            solution = fill_options(problem, path, guess, start)
-            if solution.stages:
+            solution = fill_options(problem, path, guess, start, by_prices=self._by_prices)
+            if solution.stages and solution.basis is not None:
                 vertices = [stage.vertex for stage in solution.stages]
-                self._basis = LastBasis.of(keys, options, vertices, solution.time)
-        self._ends = tuple(stage.theta / unit for stage in solution.stages)
+                surplus = [vertices[0].surplus]
+                if solution.tied is not None:
+                    surplus.append(solution.tied)
+                likely = likely_options(solution.basis, vertices, surplus)
+                likely |= solution.time > 0
+                self._basis = LastBasis.of(keys, options, solution.basis, likely)
+        self._ends = tuple(
+            # Where the path ended, it is likely to be followed to its end again.
+            np.inf if self._by_prices and not stage.rate.any() else stage.theta / unit
+            for stage in solution.stages
+        )
         return solution
 
 
@@ -119,33 +137,47 @@ class _OptionFilling:
         path: Path,
         guess: tuple[float, ...],
         start: WarmProgram | None,
+        *,
+        by_prices: bool,
     ) -> None:
-        self.problem = problem
+        self.problem, self._by_prices = problem, by_prices
         rate = path.rate(guess[0] * (1 + NEAR_TOLERANCE)) if guess else None
         self.program = OptionProgram(problem, start, rate)
         self.stopped = (problem.count <= 0) | (problem.cap <= 0)
         self.path = path
         self.theta = 0.0
+        self._keeps_basis = start is not None
+        self.basis: Basics | None = None
+        """the basic columns and rows at the end of the first stage, if a start was given"""
 
     def rises(self) -> bool:
         """Return whether any class may still rise."""
         return not self.stopped.all() and self.theta < self.path.top * (1 - 1e-12)
 
-    def by_tie_rule(self, level: FloatArray) -> FloatArray | None:
-        """Return options → time of the tie rule at these levels, None if HiGHS finds none."""
+    def by_tie_rule(self, level: FloatArray, among: BoolArray | None) -> OptionVertex | None:
+        """Return the vertex of the tie rule at these levels, None if HiGHS finds none.
+
+        ``among`` are the options that may have time at these levels, None if all may.
+        """
         for slack in SLACKS:
             with suppress(SolveError):  # with a little more room it may be found
-                vertex = self.program.minimise(self.problem.device_time, level * (1 - slack))
+                held = level * (1 - slack)
+                vertex = self.program.minimise(self.problem.device_time, held, among)
                 if vertex is not None:
-                    return vertex.time
+                    return vertex
         return None
 
     def stage(self, guess: float) -> OptionStage:
         """Climb to the greatest feasible theta and stop the classes that cannot rise further."""
-        climb = Climb(self.program, self.path, self.theta)
+        climb = Climb(self.program, self.path, self.theta, by_prices=self._by_prices)
         theta, vertex = climb.greatest(guess)
+        if self._keeps_basis and self.basis is None:
+            self.basis = self.program.basics()
         level, rate = self.path.level(theta), climb.rate(theta)
         cap, free = self.problem.cap, ~self.stopped
+        # On a steep path a class may have reached less than it has a last bit of theta later.
+        reached = self.problem.level(vertex.time)
+        level = np.where(level - reached > _STEEP * cap, reached, level)
         cost = _marginal_cost(self.problem, vertex) * cap
         scale = max(float(vertex.prices.max()), float(vertex.time_price.max()), 1e-300)
         stopped = free & ((cost > _PRICED * scale) | (level >= cap * (1 - NEAR_TOLERANCE)))
@@ -158,6 +190,15 @@ class _OptionFilling:
         self.theta = theta
         self.path = self.path.within(np.where(self.stopped, level, cap))
         return OptionStage(theta, vertex, stopped, level, rate)
+
+
+def _unpriced(stages: Sequence[OptionStage]) -> BoolArray | None:
+    """Return options → no stage has a price for it; priced ones have no time at its levels."""
+    unpriced = [
+        stage.vertex.surplus <= _PRICED * max(float(stage.vertex.surplus.max(initial=0.0)), 1e-300)
+        for stage in stages
+    ]
+    return np.logical_and.reduce(unpriced) if unpriced else None
 
 
 def _marginal_cost(problem: OptionProblem, vertex: OptionVertex) -> FloatArray:

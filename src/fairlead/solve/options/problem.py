@@ -11,7 +11,7 @@ Members of a class are alike, so averaging any allocation over them keeps all ro
 lost by asking for class totals only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -126,24 +126,23 @@ class OptionProblem:
         width, classes = len(self.capacity), self.classes
         resource, first, second = self._place[:, options]
         size, gain, uses, gain_second = self._use[:, options]
-        at = np.arange(len(options))
-        other = (second < classes).nonzero()[0]
-        second = second[other]
-        blocks = [
-            (at, resource, size),
-            (at, width + first, gain),
-            (other, width + second, gain_second[other]),
-            (at, width + classes + first, uses),
-            (other, width + classes + second, np.ones(len(other))),
-        ]
-        if self.extra is not None:
-            more = self.extra.matrix.columns(options)
-            of = np.repeat(at, np.diff(more.start))
-            blocks.append((of, width + 2 * classes + more.row, more.value))
-        column, row, value = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        order = np.argsort(column, kind="stable")
-        start = np.searchsorted(column[order], np.arange(len(options) + 1))
-        return Columns(start, row[order], value[order])
+        two = second < classes
+        row = np.empty((len(options), 5), np.int64)
+        value = np.empty((len(options), 5))
+        row[:, 0], value[:, 0] = resource, size
+        row[:, 1], value[:, 1] = width + first, gain
+        row[:, 2], value[:, 2] = width + second, gain_second
+        row[:, 3], value[:, 3] = width + classes + first, uses
+        row[:, 4], value[:, 4] = width + classes + second, 1.0
+        there = np.ones((len(options), 5), bool)
+        there[:, 2] = there[:, 4] = two
+        start = np.zeros(len(options) + 1, np.int64)
+        np.cumsum(3 + 2 * two, out=start[1:])
+        own = Columns(start, row[there], value[there])
+        if self.extra is None:
+            return own
+        more = self.extra.matrix.columns(options)
+        return own.with_rows(replace(more, row=width + 2 * classes + more.row))
 
     @cached_property
     def _place(self) -> IntArray:

@@ -15,10 +15,10 @@ from typing import Any
 import highspy
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import INFINITY, PRIMAL, new_highs, rerun_highs, without_perturbation
-from fairlead.solve.options.basis import Keys, LastBasis
+from fairlead.solve.options.basis import Basics, Keys, LastBasis
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
 
@@ -62,6 +62,8 @@ class OptionProgram:
         self._column_of = np.full(len(problem.resource), -1)
         self._options: IntArray = np.zeros(0, np.int64)
         self._floor = np.zeros(classes)
+        self._among: BoolArray | None = None
+        """options that may become columns, if not all"""
         self._kept: list[FloatArray] = []
         self._dual = np.zeros(0)
         self._priced = np.zeros(0)
@@ -69,14 +71,32 @@ class OptionProgram:
         if start is None or start.basis is None:
             self._activate(_first_columns(problem))
         else:
-            self._activate((~problem.paired | start.basis.columns(start.options)).nonzero()[0])
-            self._highs.setBasis(start.basis_of(self._options, problem, rows))
+            begin = ~problem.paired | start.basis.columns(start.options)
+            self._activate(begin.nonzero()[0])
+            (rise, *column), row = start.basis.statuses(
+                start.classes, start.options[self._options], width
+            )
+            basis = highspy.HighsBasis()
+            basis.col_status = [rise, _LOWER, *column]
+            basis.row_status = [*row, *[_BASIC] * (rows - len(row))]
+            basis.valid, basis.alien = True, True
+            self._highs.setBasis(basis)
+
+    def basics(self) -> Basics:
+        """Return the basic columns and rows of the last solve."""
+        _, variable = self._highs.getBasicVariables()
+        column, row = variable[variable >= 0], -1 - variable[variable < 0]
+        rows = np.zeros(len(self._lower) + len(self._kept), bool)
+        rows[row] = True
+        options = self._options[column[column >= _FIXED] - _FIXED]
+        keyed = len(self.problem.capacity) + 2 * self.problem.classes
+        return Basics(bool((column == _RISE).any()), options, rows[:keyed])
 
     def raise_levels(
         self, level: FloatArray, rate: FloatArray, least: float, most: float
     ) -> OptionVertex | None:
         """Return the greatest rise between the bounds, or None if not even the least fits."""
-        problem = self.problem
+        problem, self._among = self.problem, None
         self._ask(problem.count * level, problem.count * rate)
         weight = problem.count * rate / np.maximum(problem.cap, 1e-300)
         # Makes a device's price about 1 in any unit of levels.
@@ -87,8 +107,14 @@ class OptionProgram:
         self._highs.changeColBounds(_RISE, least, most)
         return self._vertex(scale) if self._optimal() else None
 
-    def minimise(self, cost: FloatArray, level: FloatArray) -> OptionVertex | None:
-        """Return the vertex of least Σ cost · y with these levels, None if they do not fit."""
+    def minimise(
+        self, cost: FloatArray, level: FloatArray, among: BoolArray | None = None
+    ) -> OptionVertex | None:
+        """Return the vertex of least Σ cost · y with these levels, None if they do not fit.
+
+        ``among`` (options): no other options become columns; with these levels they have no time.
+        """
+        self._among = among
         self._ask(self.problem.count * level, np.zeros(self.problem.classes))
         self._set_costs(cost)
         self._highs.changeColCost(_RISE, 0.0)
@@ -224,6 +250,8 @@ class OptionProgram:
             return False
         paying = (self._priced < -_REDUCED_COST).nonzero()[0]
         paying = paying[self._column_of[paying] < 0]
+        if self._among is not None:
+            paying = paying[self._among[paying]]
         if not len(paying):
             return False
         if len(paying) > _ADDED:
@@ -275,18 +303,6 @@ class WarmProgram:
     """classes → key"""
     options: Keys
     """options → key"""
-
-    def basis_of(self, options: IntArray, problem: OptionProblem, rows: int) -> Any:
-        """Return HiGHS's basis for the columns of these options."""
-        assert self.basis is not None
-        column, row = self.basis.statuses(
-            self.classes, self.options[options], len(problem.capacity)
-        )
-        basis = highspy.HighsBasis()
-        basis.col_status = [_BASIC, _LOWER, *column]
-        basis.row_status = [*row, *[_BASIC] * (rows - len(row))]
-        basis.valid, basis.alien = True, True
-        return basis
 
 
 def new_program_highs(*, perturbed: bool = True) -> Any:

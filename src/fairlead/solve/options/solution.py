@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Certificate
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.certificate import certify
+from fairlead.solve.options.basis import Basics
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
 
@@ -34,6 +35,10 @@ class OptionSolution:
     level: FloatArray
     """classes → level of each member"""
     stages: tuple[OptionStage, ...]
+    tied: FloatArray | None = None
+    """options → what its use costs more by the tie rule, if that was solved by prices"""
+    basis: Basics | None = None
+    """the basic columns and rows at the end of the first stage, if a start was given"""
 
     def certify_least(self) -> Certificate:
         """Proof that the least level of a flat path cannot be raised: by a cap or by prices."""

@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import LinearSolution
-from fairlead.solve.options.basis import NEAR, Keys, LastBasis, option_keys
+from fairlead.solve.options.basis import NEAR, Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
@@ -100,7 +100,9 @@ class WarmSum:
         vertex = program.minimise(cost, np.zeros(problem.classes))
         if vertex is None:  # no time at all is feasible
             raise SolveError("nothing fits", status="infeasible", n_classes=problem.classes)
-        self._basis = LastBasis.of(keys, options, [vertex], vertex.time)
+        basics = program.basics()
+        likely = likely_options(basics, [vertex], [vertex.surplus])
+        self._basis = LastBasis.of(keys, options, basics, likely)
         return vertex, program
 
 

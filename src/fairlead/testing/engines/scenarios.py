@@ -73,6 +73,8 @@ def check_members(harness: EngineHarness, order: LaunchOrder) -> None:
         }.items():
             actual = environment.get(name)
             require(actual == value, f"{name} is {actual!r}, expected {value!r}")
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            require(bool(environment.get(name)), f"{name} is missing in a gang of any size")
     # Devices of one accelerator on one node are interchangeable.
     wanted = sorted(
         (node, accelerator)

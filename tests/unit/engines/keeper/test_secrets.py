@@ -1,6 +1,7 @@
 """Secrets in a keeper: requests to the server, and their removal from logs."""
 
 import http.server
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,17 @@ from fairlead.engines.keeper import secrets as keeper_secrets
 from fairlead.engines.keeper.keeper import Keeper
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.secrets import Redactor, fetch_secrets
+from fairlead.engines.keeper.start import KILL_SIGNAL
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Give this process its signal handlers back, which a keeper has replaced."""
+    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGALRM, KILL_SIGNAL
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 100])
@@ -99,6 +111,7 @@ def test_a_keeper_without_an_answer_ends_its_lease(
     assert (RefusingServer.requests > 100) == retried
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_an_unreachable_server_is_a_failure_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,11 @@ class Confinement:
             self._cgroup = cgroup.create(self._directory, f"{parent}-{self._directory.name}")
         self._limit()
 
+    def open_directory_of(self, order: LaunchOrder) -> None:
+        """Make the checkpoint directory of a later order; raises as ``prepare`` does."""
+        if self._user is not None and order.checkpoint_dir != self._order.checkpoint_dir:
+            self._make_checkpoint_directory(order, self._user)
+
     def continue_with(self, order: LaunchOrder, new: range) -> None:
         """Apply a later order, with new members of these numbers."""
         self._order = order
@@ -190,11 +195,17 @@ class Confinement:
         lock its file, and write the status files of its members.
         """
         order = self._order
+        self._make_checkpoint_directory(order, user)
+        make_directory(Path(order.log_dir), 0o700)
+        self._directory.chmod(0o711)
+        for index in range(len(order.devices)):
+            make_file(self._directory / f"status.{index}", user)
+
+    def _make_checkpoint_directory(self, order: LaunchOrder, user: TenantUser) -> None:
         job_dir, parent = Path(order.log_dir).parent, Path(order.checkpoint_dir).parent
         if parent.parent == job_dir:  # of a copy of the job
             make_directory(job_dir, 0o711)
         make_directory(parent, 0o711)
-        make_directory(Path(order.log_dir), 0o700)
         control = Path(checkpoint.control_directory(order.checkpoint_dir, separate=True))
         if not control.is_dir():
             checkpoint.require(order.checkpoint_dir, order.lease)
@@ -202,9 +213,6 @@ class Confinement:
         with suppress(FileExistsError):
             Path(order.checkpoint_dir).mkdir(mode=0o700)
         give_directory(Path(order.checkpoint_dir), user.uid, user.gid)
-        self._directory.chmod(0o711)
-        for index in range(len(order.devices)):
-            make_file(self._directory / f"status.{index}", user)
 
     def _enter(self) -> None:
         """Confine the calling process, which is about to become a member."""

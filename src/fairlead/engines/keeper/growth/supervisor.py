@@ -24,8 +24,8 @@ class Growth:
     """order with the new members, whose lease is the number of the request"""
     home: Path
     """directory of the gang's keeper"""
-    first_device: tuple[str, int]
-    """device of the first new member"""
+    devices: tuple[tuple[str, int], ...]
+    """devices of the new members"""
     is_ready: bool = False
     gib: float = 0.0
 
@@ -41,19 +41,21 @@ class GrowthSupervisor(HandOverSupervisor):
         self._growths: dict[str, Growth] = {}
         """job → the new members of its gang, oldest first"""
 
-    def prepared_jobs(self) -> Mapping[str, tuple[str, int]]:
-        """Return job → node, and number on it, of the device for which a process is prepared."""
-        growing = {job: growth.first_device for job, growth in self._growths.items()}
+    def prepared_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Return job → (node, number on it) of the devices for which processes are prepared."""
+        growing = {job: growth.devices for job, growth in self._growths.items()}
         return {**super().prepared_jobs(), **growing}
 
-    async def prepare(self, order: LaunchOrder) -> None:
-        """Start the process of a job's next lease, or the new members of its gang."""
+    async def prepare(self, *orders: LaunchOrder) -> None:
+        """Start the processes of a job's next leases, or the new members of its gang."""
+        order, *copies = orders
         wanted = replace(without_lease(order), offload_gib=self._offload_gib)
         open_leases = ((n, one) for n, one in self._orders.items() if n not in self._leaving)
         lease, running = next((one for one in open_leases if one[1].job == order.job), (0, None))
         larger = None if running is None else grown(running, wanted)
-        if running is None or larger is None:
-            await super().prepare(order)
+        if running is None or larger is None or copies:
+            self._end_growth(order.job)
+            await super().prepare(*orders)
             return
         growth = self._growths.get(order.job)
         if growth is not None and (growth.lease, growth.order.devices) == (lease, larger.devices):
@@ -64,10 +66,13 @@ class GrowthSupervisor(HandOverSupervisor):
 
     async def end_prepared(self, job: str) -> None:
         """End the processes that are prepared for a job, if there are any."""
+        self._end_growth(job)
+        await super().end_prepared(job)
+
+    def _end_growth(self, job: str) -> None:
         growth = self._growths.pop(job, None)
         if growth is not None:
             files.request_growth(growth.home, None)
-        await super().end_prepared(job)
 
     def is_growing(self, lease: int) -> bool:
         """Return whether new members of a lease's gang are about to be ready."""
@@ -82,8 +87,7 @@ class GrowthSupervisor(HandOverSupervisor):
 
     def _request_growth(self, lease: int, running: LaunchOrder, larger: LaunchOrder) -> None:
         home = self._directory(lease if running.resumes is None else running.resumes)
-        device = larger.devices[len(running.devices)]
-        growth = Growth(lease, larger, home, device)
+        growth = Growth(lease, larger, home, larger.devices[len(running.devices) :])
         self._growths[larger.job] = growth
         files.request_growth(home, larger)
         failpoints.point("server.growth.requested")

@@ -15,12 +15,13 @@ from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.parking.parked import (
     SERVER_VARIABLE,
     ParkedKeeper,
-    may_park_alone,
+    may_wait,
     used_gib,
     without_lease,
 )
 from fairlead.engines.keeper.parking.supervisor import ParkingSupervisor
 from fairlead.engines.keeper.start import start_keeper
+from fairlead.job.copies.part import is_copy
 
 _POLL_S = 0.01
 _MAX_WAIT_S = 60.0
@@ -28,6 +29,7 @@ _MAX_WAIT_S = 60.0
 _FIRST_NUMBER = 1 << 52
 """successors are numbered from here on, above all leases, by (server, order of their starts)"""
 _PER_SERVER = 1 << 24
+_Place = tuple[str, tuple[tuple[str, int], ...]]
 MAX_FAILURES = 3
 """successors of a job that fail in a row until no more are started"""
 
@@ -50,8 +52,8 @@ class HandOverSupervisor(ParkingSupervisor):
         """Keep parked processes and successors that use at most ``offload_gib`` together."""
         super().__init__(data, inherits, offload_gib=offload_gib)
         self.prepares = offload_gib > 0
-        self._successors: dict[str, Successor] = {}
-        """job → its successor, oldest first"""
+        self._successors: dict[_Place, Successor] = {}
+        """job and devices → the process that waits for a lease there, oldest first"""
         self._failures: Counter[str] = Counter()
         """job → successors in a row that ended, or did not attach in time"""
         self._numbers = itertools.count(_FIRST_NUMBER + os.getpid() * _PER_SERVER)
@@ -65,20 +67,29 @@ class HandOverSupervisor(ParkingSupervisor):
         self._failures.pop(job, None)
         await super().forget_job(job)
 
-    def prepared_jobs(self) -> Mapping[str, tuple[str, int]]:
-        """Return job → node, and number on it, of the device for which a process is prepared."""
-        return {job: one.order.devices[0] for job, one in self._successors.items()}
+    def prepared_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Return job → (node, number on it) of the devices for which processes are prepared."""
+        devices: dict[str, tuple[tuple[str, int], ...]] = {}
+        for job, own in self._successors:
+            devices[job] = devices.get(job, ()) + own
+        return devices
 
-    async def prepare(self, order: LaunchOrder) -> None:
-        """Start the process of a job's next lease, unless there is one, or it cannot wait."""
+    async def prepare(self, *orders: LaunchOrder) -> None:
+        """Start the processes of a job's next leases, unless there are, or they cannot wait."""
+        for successor in self._successors_of(orders[0].job):
+            if not any(successor.can_run(order) for order in orders):
+                self._end_successor(successor)
+        for order in orders:
+            self._prepare_one(order)
+
+    def _prepare_one(self, order: LaunchOrder) -> None:
         order = replace(without_lease(order), offload_gib=self._offload_gib)
-        waiting = self._successors.get(order.job) or self._parked.get(order.job)
+        waiting = self._successors.get(_place(order)) or self._parked.get(order.job)
         if waiting is not None and waiting.can_run(order):
             return
-        await self.end_prepared(order.job)
         # Secrets are sent to open leases only.
-        usable = self.prepares and may_park_alone(order) and not order.secrets
-        if not usable or self._failures[order.job] >= MAX_FAILURES:
+        usable = may_wait(order) and len(order.devices) == 1 and not order.secrets
+        if not (self.prepares and usable) or self._failures[order.job] >= MAX_FAILURES:
             return
         order = replace(order, lease=next(self._numbers))
         try:
@@ -87,9 +98,16 @@ class HandOverSupervisor(ParkingSupervisor):
             lease_dir.remove(self._directory(order.lease))
 
     async def end_prepared(self, job: str) -> None:
-        """End the process that is prepared for a job, if there is one."""
-        successor = self._successors.pop(job, None)
-        if successor is not None:
+        """End the processes that are prepared for a job, if there are any."""
+        for successor in self._successors_of(job):
+            self._end_successor(successor)
+
+    def _successors_of(self, job: str) -> list[Successor]:
+        return [one for one in self._successors.values() if one.order.job == job]
+
+    def _end_successor(self, successor: Successor) -> None:
+        self._successors.pop(_place(successor.order), None)
+        if not successor.has_ended:
             self._end(successor)
 
     async def close(self) -> None:
@@ -109,7 +127,7 @@ class HandOverSupervisor(ParkingSupervisor):
         pid = start_keeper(home, "fairlead.engines.keeper.hand_over.keeper", environment)
         failpoints.point("server.prepare.spawned")
         successor = Successor(order, home, pid, os.pidfd_open(pid), 0.0)
-        self._successors[order.job] = successor
+        self._successors[_place(order)] = successor
         asyncio.get_running_loop().add_reader(successor.pidfd, self._keeper_ended, successor)
         self._look_for_readiness(successor)
 
@@ -128,7 +146,9 @@ class HandOverSupervisor(ParkingSupervisor):
 
     async def _take_process(self, order: LaunchOrder) -> ParkedKeeper | None:
         parked = await super()._take_process(order)
-        successor = self._successors.pop(order.job, None)
+        successor = self._successors.pop(_place(order), None)
+        if not is_copy(order.environment):  # others wait for the leases of other copies
+            await self.end_prepared(order.job)
         if successor is None:
             return parked
         if parked is None and successor.can_run(order) and await self._wait_for(successor):
@@ -150,8 +170,8 @@ class HandOverSupervisor(ParkingSupervisor):
     def _keeper_ended(self, parked: ParkedKeeper) -> None:
         if isinstance(parked, Successor):
             parked.has_ended = True
-            if self._successors.get(parked.order.job) is parked:  # nobody has ended it
-                del self._successors[parked.order.job]
+            if self._successors.get(_place(parked.order)) is parked:  # nobody has ended it
+                del self._successors[_place(parked.order)]
                 if not parked.is_ready:
                     self._failures[parked.order.job] += 1
         super()._keeper_ended(parked)
@@ -165,3 +185,7 @@ class HandOverSupervisor(ParkingSupervisor):
     def _used_gib(self) -> float:
         waiting = (*self._parked.values(), *self._successors.values())
         return sum(one.gib for one in waiting)
+
+
+def _place(order: LaunchOrder) -> _Place:
+    return order.job, order.devices

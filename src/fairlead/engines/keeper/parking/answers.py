@@ -15,7 +15,7 @@ from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
 from fairlead.engines.keeper.keeper import Keeper
 from fairlead.engines.keeper.parking import exit_reasons
 from fairlead.engines.keeper.parking.dialogue import Dialogue
-from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, exit_reason, may_park
+from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, exit_reason, may_wait
 from fairlead.job.keeper.channel import JOINS, VARIABLE
 from fairlead.job.saving.saver import LIMIT_VARIABLE
 
@@ -43,7 +43,7 @@ class AnsweringKeeper(Keeper):
 
     def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
         """Return the variables and the descriptor of a member's connection to this keeper."""
-        if not (self._order.offload_gib > 0 and may_park(self._order)):
+        if not (self._order.offload_gib > 0 and may_wait(self._order)):
             return {}, ()
         variables, descriptor = self._open_channel(self._dialogues)
         joins = {} if self._directory == self._home else {JOINS: "1"}
@@ -134,6 +134,8 @@ class AnsweringKeeper(Keeper):
             if time.monotonic() < since + min(_ANSWER_TIMEOUT_S, half_s):
                 return None
             return exit_reasons.MEMBERS_LATE if self._stopping else exit_reasons.NO_STOP
+        if self._order.forks:
+            return exit_reasons.COPIES
         limit_gib = self._order.offload_gib
         self._used_gib = self._measure_memory() + sum(one.more_gib for one in waiting)
         if self._used_gib > limit_gib:

@@ -188,6 +188,7 @@ class ParkingKeeper(AnsweringKeeper):
         for dialogue in self._dialogues:
             dialogue.is_parked = dialogue.is_saved = False
         try:
+            self._confinement.open_directory_of(order)
             checkpoint.raise_fence(order.checkpoint_dir, order.lease)
             if not self._had_lease:  # the process reads the checkpoint only now
                 self._committed = checkpoint.durable_latest(order.checkpoint_dir)

@@ -7,6 +7,7 @@ from pathlib import Path
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.parking import exit_reasons
+from fairlead.job.copies.part import base_directory, without_part
 
 SERVER_VARIABLE = "FAIRLEAD_SERVER_PID"
 """environment variable of a keeper with the process ID of the server that starts it"""
@@ -71,10 +72,15 @@ class ParkedKeeper:
         return exit_reasons.OTHER_ORDER if same_size or self.resizes else exit_reasons.OTHER_SIZE
 
 
-def may_park(order: LaunchOrder) -> bool:
-    """Return whether the processes of an order could park: all run here, and in no container."""
+def may_wait(order: LaunchOrder) -> bool:
+    """Return whether its processes could wait without a lease: all here, and in no container."""
     all_here = order.world_size in (None, len(order.devices))
     return order.may_stay and all_here and not order.container
+
+
+def may_park(order: LaunchOrder) -> bool:
+    """Return whether the processes of an order could stay after its lease."""
+    return may_wait(order) and not order.forks
 
 
 def exit_reason(order: LaunchOrder) -> str:
@@ -131,10 +137,19 @@ def grown(running: LaunchOrder, order: LaunchOrder) -> LaunchOrder | None:
 
 
 def without_lease(order: LaunchOrder) -> LaunchOrder:
-    """Return an order without the fields that differ between leases of one process."""
+    """Return an order without the fields that differ between leases of one process.
+
+    A process runs copies and the job itself.
+    """
     environment = {k: v for k, v in order.environment.items() if k not in _OF_LEASE}
-    order = replace(order, lease=0, time_limit_s=None, environment=environment)
-    return replace(order, resumes=None, restart_reason="")
+    order = replace(order, lease=0, time_limit_s=None, offload_gib=0.0)
+    return replace(
+        order,
+        environment=without_part(environment),
+        checkpoint_dir=base_directory(order.environment, order.checkpoint_dir),
+        resumes=None,
+        restart_reason="",
+    )
 
 
 def _arranged(order: LaunchOrder, first: tuple[tuple[str, int], ...]) -> LaunchOrder:

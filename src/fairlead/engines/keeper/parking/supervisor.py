@@ -174,11 +174,14 @@ class ParkingSupervisor(KeeperSupervisor):
         """Forget a job that has ended, or was suspended."""
         self._restart_reasons.pop(job, None)
 
-    async def end_parked(self, job: str) -> None:
+    async def end_parked(self, job: str, *, drained: bool = False) -> None:
         """End the parked process of a job, if there is one."""
-        self._restart_reasons.pop(job, None)
+        if not drained:
+            self._restart_reasons.pop(job, None)
         parked = self._parked.pop(job, None)
         if parked is not None:
+            if drained:
+                self._restart_reasons[job] = exit_reasons.NODE_DRAINED
             self._end(parked)
 
     async def _take_process(self, order: LaunchOrder) -> ParkedKeeper | None:

@@ -1,6 +1,7 @@
 """Routes that try changes on a copy of the live state, and judge the running policy."""
 
 import asyncio
+from hashlib import sha256
 
 from fastapi import APIRouter
 
@@ -70,7 +71,8 @@ async def what_if(
             trades=[trade_text(trade) for trade in then.trades[:_MAX_TRADES]],
         )
 
-    return await solve(server, "the changes cannot be computed now", compute)
+    question = "what-if", sha256(change.model_dump_json().encode()).digest()
+    return await solve(server, question, "the changes cannot be computed now", compute)
 
 
 @policy_room.get("/policy/names")
@@ -106,7 +108,7 @@ async def audit_policy(server: ContextDependency, principal: CurrentPrincipal) -
             compared_with=audited.participants.feasible_set,
         )
 
-    return await solve(server, "the policy cannot be audited now", compute)
+    return await solve(server, "audit", "the policy cannot be audited now", compute)
 
 
 @policy_room.get("/policy/trades")
@@ -137,7 +139,7 @@ async def trades(server: ContextDependency, principal: CurrentPrincipal) -> list
         made = policy.allocate(snapshot_of(instance)).trades if instance.jobs else ()
         return [msg.TradeView(at=None, text=trade_text(trade)) for trade in made[:_MAX_TRADES]]
 
-    return await solve(server, "the trades cannot be computed now", compute)
+    return await solve(server, "trades", "the trades cannot be computed now", compute)
 
 
 def _check_audited(snap: Snapshot) -> None:

@@ -10,8 +10,9 @@ from fairlead.core.queries import JobState
 from fairlead.files import format_instance
 from fairlead.insight.advice import advise
 from fairlead.insight.explain.explain import JobSpeed, explain
-from fairlead.insight.explain.starvation import CanSee, devices_now, starvation_causes
+from fairlead.insight.explain.starvation import CanSee
 from fairlead.insight.explain.text import paragraphs
+from fairlead.insight.explain.without_prices import explain_without_prices
 from fairlead.live.driver import Live
 from fairlead.mechanisms.base import HasRounds, RealisesPolicy, ResizesGangs
 from fairlead.model.capabilities import capabilities_of
@@ -92,13 +93,10 @@ async def explain_job(
             if reason:
                 return {"policy": policy, "who": job_id, "kind": "job", "text": [reason]}
         row = int(snap.job.searchsorted(number))
-        held = devices_now(snap)
-        causes = [cause.why for cause in starvation_causes(snap, row, held, principal.can_see)]
-        waits = f"; job {job_id!r} waits: {'; '.join(causes)}" if causes else ""
-        raise ProtocolError(
-            f"{policy or 'the mechanism'} computes no shares, so it has no prices to explain"
-            f"{waits}"
-        )
+        name = policy or "the mechanism"
+        text = explain_without_prices(snap, row, name, principal.can_see)
+        text += _sharing(live, number, principal.can_see)
+        return {"policy": policy, "who": job_id, "kind": "job", "text": text}
 
     sharing = _sharing(live, number, principal.can_see)
     total = live.specs[job_id].steps
@@ -121,7 +119,7 @@ async def explain_job(
             raise ProtocolError(f"{failure}: {error}") from None
         return {**result.as_dict(), "text": [*paragraphs(result), *sharing]}
 
-    return await solve(server, failure, explanation)
+    return await solve(server, ("explain", job_id, principal.view), failure, explanation)
 
 
 def _sharing(live: Live, number: int, can_see: CanSee) -> list[str]:
@@ -158,4 +156,4 @@ async def advice(server: ContextDependency, principal: CurrentPrincipal) -> list
     def entries(snap: Snapshot) -> list[msg.AnyJson]:
         return [asdict(entry) for entry in advise(snap, mechanism.policy)]
 
-    return await solve(server, "there is no advice now", entries)
+    return await solve(server, "advice", "there is no advice now", entries)

@@ -92,7 +92,7 @@ function Actions({ job, session, ended, refresh }) {
 /** @param {{job: Api.JobView, ended: boolean, speed: number | null, doubt: number}} props */
 function Progress({ job, ended, speed, doubt }) {
   const done = job.total_steps ? job.steps_done / job.total_steps : null;
-  const devices = job.devices ? `${job.devices} ${job.accelerator}` : "none";
+  const devices = job.devices ? counts(job.accelerators_held) : "none";
   return html`<${Section} title="Progress">
     ${done !== null && html`<${Bar} value=${done} label="progress" />`}
     <${Facts} facts=${[

@@ -2,7 +2,7 @@
 
 import { get, send, withQuery } from "../api.js";
 import { Badge, Bar, Empty, Loaded } from "../components.js";
-import { count, percent, plural, time } from "../format.js";
+import { count, counts, percent, plural, time } from "../format.js";
 import { useLive } from "../live.js";
 import { html, useEffect, useRef, useState, withValue } from "../dom.js";
 
@@ -152,7 +152,7 @@ function Row({ job, index }) {
         ? `${count(job.steps_done)} steps`
         : html`<${Bar} value=${done} label="progress of ${job.id}" /><span class="value">${percent(done)}</span>`}
     </span>
-    <span class="devices" role="cell">${job.devices ? `${job.devices} ${job.accelerator}` : ""}</span>
+    <span class="devices" role="cell">${job.devices ? counts(job.accelerators_held) : ""}</span>
     <span class="priority" role="cell">${job.priority}</span>
     <span class="submitted" role="cell">${time(job.submitted_at)}</span>
   </div>`;

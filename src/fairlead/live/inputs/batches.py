@@ -1,6 +1,6 @@
 """Batches of inputs: handled by the core, persisted, and only then acted on and answered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -9,13 +9,14 @@ from fairlead import failpoints
 from fairlead.core import encode_event
 from fairlead.live.clock import Clock
 from fairlead.live.event_stream import EventStream, notices_of
-from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
+from fairlead.live.inputs.inbox import HandledBatch, Inbox, InboxItem
+from fairlead.live.inputs.pieces import in_pieces
 from fairlead.live.job_ends.ends import JobEnds
 from fairlead.live.journal import Journal
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
-from fairlead.store import StoreUnavailableError
+from fairlead.store import Change, StoreUnavailableError
 
 log = structlog.get_logger("fairlead.live")
 
@@ -44,7 +45,7 @@ class BatchProcessor:
 
     async def process(self, first: InboxItem) -> None:
         """Handle waiting inputs, persist them, and only then act on them and answer."""
-        batch = self._handle_batch(first)
+        batch = await self._handle_batch(first)
         try:
             await self._journal.commit(batch.bodies, batch.changes)
         except StoreUnavailableError as error:
@@ -63,19 +64,26 @@ class BatchProcessor:
             item.succeed()
         await self._journal.save_state_if_due()
 
-    def _handle_batch(self, first: InboxItem) -> HandledBatch:
+    async def _handle_batch(self, first: InboxItem) -> HandledBatch:
+        """Take inputs through the core.
+
+        Requests are served within a long input, where it says so; no other input is handled then.
+        """
         batch, now = HandledBatch(), self._clock.now()
         self._journal.begin_batch()
         for item in self._inbox.batch(first):
             batch.items.append(item)
             try:
-                for event in item.make(now):
+                events: AsyncIterator[ev.Event] = in_pieces(item.make(now))
+                async for event in events:
                     batch.commands += self._handle(event)
                     batch.bodies.append(encode_event(event))
                     if isinstance(event, ev.LeasesEnded):
                         batch.ended += event.lease.tolist()
                     batch.notices.update(notices_of(event))
-                batch.changes += item.document_changes()
+                changes: AsyncIterator[Change] = in_pieces(item.document_changes())
+                async for change in changes:
+                    batch.changes.append(change)
             except FairleadError as error:
                 if not item.fail(error):
                     log.warning("event.refused", error=str(error))

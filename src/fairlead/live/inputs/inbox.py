@@ -1,7 +1,7 @@
 """Inbox of the live driver: inputs wait here and are processed one after the other."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fairlead.live.clock import Clock
@@ -14,9 +14,9 @@ _MAX_BATCH = 500
 _MAX_BATCH_S = 0.02
 """time spent on one batch before it is persisted and requests are served"""
 
-EventFactory = Callable[[float], Sequence[ev.Event]]
-"""instant → the events of an input"""
-Changes = Sequence[Change] | Callable[[], Sequence[Change]]
+EventFactory = Callable[[float], Iterable[ev.Event | None]]
+"""instant → the events of an input; None where requests may be served"""
+Changes = Sequence[Change] | Callable[[], Iterable[Change | None]]
 """document changes persisted with the events, or a function called once these are handled"""
 
 
@@ -28,7 +28,7 @@ class InboxItem:
     changes: Changes = ()
     answer: "asyncio.Future[None] | None" = None
 
-    def document_changes(self) -> Sequence[Change]:
+    def document_changes(self) -> Iterable[Change | None]:
         """Return the document changes; the events must have been handled."""
         return self.changes() if callable(self.changes) else self.changes
 

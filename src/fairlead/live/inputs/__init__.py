@@ -1,0 +1,1 @@
+"""Inputs of the live driver: waiting, joined, handled in pieces, and persisted in batches."""

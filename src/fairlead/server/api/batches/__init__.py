@@ -1,0 +1,1 @@
+"""Requests for many jobs: submit them, or change them, in one transaction."""

@@ -1,0 +1,38 @@
+"""Mechanisms by name: which of them realise a policy's shares, and which schedule alone."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from fairlead.mechanisms.factory import (
+    create_live_mechanism,
+    create_mechanism,
+    mechanisms_without_policy,
+)
+from fairlead.mechanisms.hadar.mechanism import Hadar
+from fairlead.model.errors import UsageError
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
+
+
+@pytest.mark.parametrize("mechanism", sorted(mechanisms_without_policy()))
+@pytest.mark.parametrize("create", [create_mechanism, create_live_mechanism])
+def test_a_policy_beside_a_mechanism_that_realises_none_is_refused(
+    create: Callable[[str, str], object], mechanism: str
+) -> None:
+    with pytest.raises(UsageError, match=f"mechanism: '{mechanism}'.*: --policy {mechanism}$"):
+        create("fifo", mechanism)
+
+
+def test_the_options_of_such_a_mechanism_stay_in_the_advice() -> None:
+    with pytest.raises(UsageError, match=r"'hadar' realises no policy.*--policy hadar:eta=2$"):
+        create_mechanism("fifo", "hadar:eta=2")
+
+
+def test_a_stored_configuration_with_an_ignored_policy_still_loads() -> None:
+    table = SpeedTable({SpeedKey("w", 1, "v100"): 1.0})
+    stored = json.loads(build_scheduling_config("fifo", None, 60.0, table).text)
+    loaded = load_scheduling_config(json.dumps({**stored, "mechanism": "hadar"}))
+    assert (loaded.policy, loaded.mechanism_name) == ("hadar", None)
+    assert isinstance(loaded.mechanism, Hadar)
