@@ -18,6 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trace.csv").write_text(TRACE)
     (tmp_path / "link.csv").symlink_to("trace.csv")
     (tmp_path / "cluster.yaml").write_text("v100: 2\n")
+    (tmp_path / "other.json").write_text("{}")
     (tmp_path / "results").mkdir()
     shutil.copy(tmp_path / "trace.csv", tmp_path / "results" / "jobs.csv")
     monkeypatch.chdir(tmp_path)
@@ -40,6 +41,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "compare --policies fifo --trace results/jobs.csv --out results",
             "--out: results/jobs.csv is also read as --trace: expected another --out",
+        ),
+        (
+            "audit --policy fifo --instance jobs.json --instance other.json --report other.json",
+            "--report: other.json is also read as --instance: expected another --report",
+        ),
+        (
+            "trace generate --cluster cluster.yaml --out cluster.yaml",
+            "--out: cluster.yaml is also read as --cluster",
+        ),
+        (
+            "trace convert trace.csv link.csv",
+            "OUT: link.csv is also read as IN: expected another OUT",
         ),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.shared.options import Json, MechanismOption, RoundOption, SkipOption
+from fairlead.cli.shared.output_files import refuse_overwriting
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import UsageError
 
@@ -105,6 +106,11 @@ def audit(
         policy, instances, speeds_now = _fetch_from_server(policy, instance, trace)
     if not policy:
         raise UsageError("--policy: missing: expected a policy, see `fairlead policies`")
+    if report is not None:
+        files = {"--trace": trace, "--cluster": cluster, "--speeds": speeds}
+        refuse_overwriting("--report", report, inputs=files)
+        for one in instance or ():
+            refuse_overwriting("--report", report, inputs={"--instance": one})
     audits = [
         _with_assumptions(audited, speeds_now)
         for spec in policy

@@ -143,6 +143,7 @@ def generate(
     """
     import random
 
+    from fairlead.cli.shared.output_files import refuse_overwriting
     from fairlead.files import read_cluster, read_speeds
     from fairlead.files.traces.summary import summarise
     from fairlead.sim.generate import Recipe
@@ -161,6 +162,8 @@ def generate(
             duration_factor=duration_factor,
             window=_window(window),
         )
+    if out is not None:
+        refuse_overwriting("--out", out, inputs={"--speeds": speeds, "--cluster": cluster})
     table = read_speeds(speeds)
     fit = read_cluster(cluster) if cluster is not None else None
     with recipe_options():
@@ -190,10 +193,13 @@ def convert(
 
     Example: fairlead trace convert --from philly --vc 0e4a51 --speeds speeds.csv in.csv out.csv
     """
+    from fairlead.cli.shared.output_files import refuse_overwriting
     from fairlead.files import read_speeds
     from fairlead.files.traces.convert import convert as convert_log
     from fairlead.files.traces.summary import summarise
 
+    if out is not None:
+        refuse_overwriting("OUT", out, inputs={"IN": source, "--speeds": speeds})
     table = read_speeds(speeds)
     converted = convert_log(
         source,
