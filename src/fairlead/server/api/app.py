@@ -47,6 +47,7 @@ from fairlead.server.api.simulations.routes import simulations
 from fairlead.server.api.timeline.routes import timeline
 from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.error_response import error_response
+from fairlead.server.interruption import InterruptionMiddleware, StoppingError
 from fairlead.server.invalid_request import field_name, json_problem_of, problem_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.web.routes import web
@@ -60,6 +61,7 @@ _STATUS = {
     "fenced": 503,
     "store-unavailable": 503,
     "provider": 503,
+    "stopping": 503,
     "busy": 429,
 }
 ROUTERS = (
@@ -114,7 +116,9 @@ def make_app(
     inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
     if hosts is not None:
         inner = HostMiddleware(inner, hosts)
-    return AccessLogMiddleware(inner)
+    stopping = StoppingError("the server is stopping: ask again when it is back")
+    answer = error_response(status_of(stopping.code), stopping.code, str(stopping))
+    return AccessLogMiddleware(InterruptionMiddleware(inner, answer))
 
 
 def status_of(code: str) -> int:
