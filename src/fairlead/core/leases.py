@@ -37,7 +37,7 @@ class LeaseTable:
         self.pinned: frozenset[int] = frozenset()
         """slots whose leases no plan may preempt"""
         self.simple = True
-        """whether every job so far had one lease on one accelerator: no mixed gangs, no copies"""
+        """whether every open lease is its job's, on one accelerator: no mixed gangs, no copies"""
         self.own_steps: dict[int, float] = {}
         """slot of a copy → steps that this copy has made, as last reported"""
         self.max_steps: dict[int, float] = {}
@@ -263,12 +263,12 @@ class LeaseTable:
         else:
             self._jobs.lease[job[self.copy[slots] == 0]] = ABSENT
             self.copy[slots] = 0
-            for number in job.tolist():
-                if not len(self.of_job(number)):
-                    self._jobs.on[number] = ABSENT
+            still = self.open
+            self._jobs.on[job[~np.isin(job, self.job[still])]] = ABSENT
             for slot in slots.tolist():
                 self.own_steps.pop(slot, None)
                 self.max_steps.pop(slot, None)
+            self.simple = not self.copy[still].any() and MIXED not in self.accelerator[still]
         if self.leaving_count:
             self.leaving_count -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
@@ -280,22 +280,26 @@ class LeaseTable:
         """Add the time for which these leases held each accelerator to rows of a job table."""
         if numbers is self._jobs.numbers:  # of ending leases; snapshots pass a copy of the table
             self._add_extra_device_s(slots, until, self._extra_device_s)
-        if self.simple and compiled is not None:
+        if not self.simple and (mixed := self.accelerator[slots] == MIXED).any():
+            self._credit_mixed(slots[mixed], rows[mixed], until, numbers)
+            slots, rows = slots[~mixed], rows[~mixed]
+        if compiled is not None:
             compiled.credit(
                 slots, rows, until, self.counted_at, self.accelerator, numbers, FIRST_TIME_COLUMN
             )
             return
-        held = until - self.counted_at[slots]
-        if self.simple:
-            # One flat index is several times faster than a pair of them.
-            at = rows * numbers.shape[1] + (self.accelerator[slots] + FIRST_TIME_COLUMN)
-            numbers.reshape(-1)[at] += held
-            return
+        column = self.accelerator[slots] + FIRST_TIME_COLUMN
+        np.add.at(numbers, (rows, column), until - self.counted_at[slots])
+
+    def _credit_mixed(
+        self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray
+    ) -> None:
+        """Divide the time of mixed gangs among accelerators like their devices."""
         into = numbers[:, FIRST_TIME_COLUMN:]
-        for slot, row, time in zip(slots.tolist(), rows.tolist(), held.tolist(), strict=True):
-            # A mixed gang's time is divided among accelerators like its devices.
+        for slot, row in zip(slots.tolist(), rows.tolist(), strict=True):
             devices = (self.holder == slot).any(axis=0).nonzero()[0]
-            np.add.at(into[row], self._accelerator_of[devices], time / len(devices))
+            each_s = (until - float(self.counted_at[slot])) / len(devices)
+            np.add.at(into[row], self._accelerator_of[devices], each_s)
 
     def device_s(self, at: float) -> FloatArray:
         """Return jobs × accelerators → device-seconds held until ``at``."""

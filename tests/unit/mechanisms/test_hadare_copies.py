@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.mechanisms.hadar_inputs import scenario, snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.mechanisms.hadar_inputs import few, scenario, snapshot
 
 from fairlead.core import Scheduler, load_state, save_state
 from fairlead.core.copies import limit_copies
 from fairlead.core.jobs import JobState
+from fairlead.mechanisms.hadar import hadare
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.model import events as ev
 from fairlead.model.arrays import IntArray
@@ -86,6 +89,20 @@ def test_the_last_copy_to_leave_has_the_job_merged() -> None:
     assert not any(isinstance(command, MergeCopies) for command in first)
     last = made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
     assert [command.job for command in last if isinstance(command, MergeCopies)] == [0]
+
+
+def test_snapshots_name_leases_of_devices_only_while_copies_run() -> None:
+    made, (a, b, c) = forked()
+    assert made.snapshot(30.0, 60.0).holds_lease is not None
+    made.handle(ev.LeasesEnded(50.0, np.array([a, b]), np.array([9.0, 9.0]), "left"))
+    assert made.snapshot(50.0, 60.0).holds_lease is not None
+    made.handle(ev.LeasesEnded(60.0, np.array([c]), np.array([9.0]), "left"))
+    after = made.snapshot(60.0, 60.0)
+    assert (after.holds_lease, after.on.tolist(), after.received_s.tolist()) == (
+        None,
+        [-1],
+        [[50.0 + 50.0 + 60.0]],
+    )
 
 
 def test_copies_wait_until_those_of_the_round_before_are_merged() -> None:
@@ -198,6 +215,27 @@ def test_copies_pay_the_restore_cost_every_round_but_the_first() -> None:
     assert free.finished_at[0] == pytest.approx(1000.0)
     assert paid.finished_at[0] == pytest.approx(1000.0 + 2 * 20.0)
     assert paid.preemptions[0] == 0
+
+
+@few
+@given(st.data())
+def test_rounds_in_which_nothing_changes_need_no_auction(data: st.DataObject) -> None:
+    cluster = Cluster.of({"v100": 3, "k80": 2}, per_node=data.draw(st.sampled_from([1, 2])))
+    steps = data.draw(st.lists(st.integers(1_000, 60_000), min_size=1, max_size=8))
+    workloads = data.draw(
+        st.lists(st.sampled_from(["big", "small"]), min_size=len(steps), max_size=len(steps))
+    )
+    jobs = [
+        Job(id=f"j{i}", workload=workload, total_steps=length, arrival_at=700.0 * i)
+        for i, (workload, length) in enumerate(zip(workloads, steps, strict=True))
+    ]
+    setup = scenario(cluster, jobs, HadarE(), restore_cost_s=5.0)
+    record, _ = simulate(setup)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hadare, "_no_device_is_idle", lambda _: False)
+        again, _ = simulate(setup)
+    assert record.finished_at.tolist() == again.finished_at.tolist()
+    assert record.preemptions.tolist() == again.preemptions.tolist()
 
 
 def test_as_many_copies_as_told() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.mechanisms.hadar.bid_queue import BidQueue
 from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
 from fairlead.mechanisms.hadar.utilities import Utility, UtilityTerms
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.profile_speeds import believed_workload
 
@@ -129,3 +129,17 @@ def held_devices(snap: Snapshot, up: Container[int]) -> dict[int, tuple[int, ...
         if here in up:
             held.setdefault(row, []).append(here)
     return {row: tuple(sorted(devices)) for row, devices in held.items()}
+
+
+def undisturbed_holders(snap: Snapshot) -> IntArray | None:
+    """Return the job of each device that one holds; None if any cannot simply go on.
+
+    That is so if a device is down, a job has devices without a lease, or copies run.
+    """
+    if len(snap.holds) != 1 or snap.holds_lease is not None:
+        return None
+    holds = snap.holds[0]
+    holders: IntArray = holds[holds >= 0]
+    if len(snap.usable) != len(holds) or (snap.lease[holders] < 0).any():
+        return None
+    return holders

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead.mechanisms.hadar.prices import Prices
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 
 UNAFFORDABLE = math.inf
@@ -75,6 +75,13 @@ class DeviceCells:
             [node for _, node in keys],
             [tuple(cells[key]) for key in keys],
         )
+
+    def cell_of(self, devices: IntArray) -> IntArray:
+        """Return devices → cell, of devices that are up."""
+        own = np.full(1 + max(max(here) for here in self.devices), -1, dtype=np.int64)
+        for cell, here in enumerate(self.devices):
+            own[list(here)] = cell
+        return own[devices]
 
     @cached_property
     def ranges(self) -> Sequence[tuple[int, int]]:

@@ -24,8 +24,10 @@ def fork(
     taken = {device for devices in first.values() for device in devices}
     free = [[d for d in devices if d not in taken] for devices in auction.cells.devices]
     forked = {row: devices for row, devices in first.items() if most[row] > 1}
+    if not any(free) or not forked:
+        return running
     offers = _CopyOffers(snap, auction, forked)
-    while any(free) and forked:
+    while any(free):
         best = offers.best([len(here) for here in free])
         if best is None:
             break
@@ -43,7 +45,6 @@ class _CopyOffers:
     def __init__(self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices]) -> None:
         self._auction = auction
         self._accelerator = np.array(auction.cells.accelerator, dtype=np.int64)
-        self._node = np.array(auction.cells.node, dtype=np.int64)
         self._gang = snap.gang
         n = len(snap.job)
         self._speed: FloatArray = np.zeros((n, 1))
@@ -52,19 +53,20 @@ class _CopyOffers:
         """rows → utility of the copies so far"""
         self._may: BoolArray = np.zeros((n, len(self._accelerator)), dtype=bool)
         """rows × cells → the job may have a copy there"""
-        accelerator_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
-        for row, devices in first.items():
-            accelerators = accelerator_of[list(devices)]
-            nodes = set(node_of[list(devices)].tolist())
-            if len(nodes) > 1:
-                continue
-            stays = auction.held.get(row) == devices
-            self._speed[row] = auction.worth.speed[row, accelerators].min()
-            self._utility[row] = auction.worth.utility(
-                row, accelerators, one_node=True, stays=stays
-            )
-            here = (self._node == nodes.pop()) & np.isin(self._accelerator, accelerators)
-            self._may[row] = (auction.worth.speed[row, self._accelerator] > 0) & ~here
+        jobs = np.fromiter(first, dtype=np.int64)
+        moves = np.array([auction.held.get(row) != devices for row, devices in first.items()])
+        count = np.array([len(devices) for devices in first.values()])
+        device = np.array([one for devices in first.values() for one in devices])
+        begin, row = count.cumsum() - count, jobs.repeat(count)
+        # The slowest device of a gang sets its pace.
+        accelerator, node = snap.cluster.accelerator_of[device], snap.cluster.node_of[device]
+        speed, together = auction.worth.speed, auction.worth.together
+        utility = together[moves.astype(np.int64).repeat(count), row, accelerator]
+        self._speed[jobs, 0] = np.minimum.reduceat(speed[row, accelerator], begin)
+        self._utility[jobs, 0] = np.minimum.reduceat(utility, begin)
+        whole = jobs[np.minimum.reduceat(node, begin) == np.maximum.reduceat(node, begin)]
+        self._may[whole] = speed[whole][:, self._accelerator] > 0
+        self._may[row, auction.cells.cell_of(device)] = False
 
     def best(self, free: list[int]) -> tuple[int, int] | None:
         """Return the row and cell of the copy worth most, None if none is worth anything."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
-from fairlead.mechanisms.hadar.bids import held_devices
+from fairlead.mechanisms.hadar.bids import held_devices, undisturbed_holders
 from fairlead.mechanisms.hadar.devices import Devices
 from fairlead.mechanisms.hadar.find_alloc import DeviceCells
 from fairlead.mechanisms.hadar.forking import fork
@@ -70,13 +70,16 @@ class HadarE(HadarOptions):
 
     def plan(self, snap: Snapshot, memory: Tracker) -> tuple[Plan, Tracker]:
         """Return the round's first and further copies, and where these are."""
+        stale = memory.changes != snap.changes or (
+            snap.starts_at - memory.sold_at >= self.reconsider_s
+        )
+        until = snap.starts_at + self.round_s
+        if not stale and not len(memory.copies) and _no_device_is_idle(snap):
+            return Plan(NO_INTS, NO_PLACEMENTS, until, until, stale), memory
         whole = held_devices(snap, set(snap.usable.tolist()))
         plain = {row: devices for row, devices in whole.items() if snap.lease[row] >= 0}
         pinned = self._last_rounds(snap, memory, whole)
         auction = self._auction(snap, plain, pinned)
-        stale = memory.changes != snap.changes or (
-            snap.starts_at - memory.sold_at >= self.reconsider_s
-        )
         first = auction.decide(again=stale)
         most = self.copies or len(DeviceCells.of(snap.cluster, snap.usable.tolist()).devices)
         running = fork(snap, auction, first, self._most_copies(snap, auction, first, most))
@@ -88,7 +91,6 @@ class HadarE(HadarOptions):
             snap.starts_at if stale else memory.sold_at,
             snap.changes,
         )
-        until = snap.starts_at + self.round_s
         return Plan(stop, start, until, until, stale), tracker
 
     def _most_copies(
@@ -165,10 +167,18 @@ class HadarE(HadarOptions):
         """Return the forked jobs whose steps left should be made within the round."""
         ending = []
         for row, copies in running.items():
+            if len(copies) == 1:
+                continue
             speed = sum(_speed(snap, auction, row, devices) for devices in copies)
-            if len(copies) > 1 and snap.steps_left[row] <= speed * self.round_s * (1.0 + 1e-9):
+            if snap.steps_left[row] <= speed * self.round_s * (1.0 + 1e-9):
                 ending.append(int(snap.job[row]))
         return np.array(sorted(ending), dtype=np.int64)
+
+
+def _no_device_is_idle(snap: Snapshot) -> bool:
+    """Return whether jobs that may go on hold all devices."""
+    holders = undisturbed_holders(snap)
+    return holders is not None and len(holders) == len(snap.usable)
 
 
 def _difference(

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
+from fairlead.mechanisms.hadar.bids import undisturbed_holders
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
@@ -77,13 +78,7 @@ class Hadar(HadarOptions):
 
 def _nothing_to_sell(snap: Snapshot) -> bool:
     """Return whether all that run may continue and no device is idle or no job waits."""
-    if len(snap.holds) != 1 or snap.holds_lease is not None:
+    holders = undisturbed_holders(snap)
+    if holders is None:
         return False
-    held = (snap.holds[0] >= 0).nonzero()[0]
-    holder = snap.holds[0, held]
-    has_lease = np.zeros(len(snap.job), dtype=bool)
-    has_lease[holder] = snap.lease[holder] >= 0
-    everywhere_up = len(snap.usable) == len(snap.holds[0])
-    if not everywhere_up or not has_lease[holder].all():
-        return False
-    return len(held) == len(snap.usable) or bool(has_lease.all())
+    return len(holders) == len(snap.usable) or len(np.unique(holders)) == len(snap.job)
