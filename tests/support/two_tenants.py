@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from tests.support import unix_users
 
-import fairlead
-
 GOOD, HOSTILE = f"good{os.getpid()}", f"evil{os.getpid()}"
 """tenants, each with a Unix user of its name"""
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin")
@@ -27,6 +25,6 @@ def two_tenants() -> Iterator[tuple[Path, pytest.MonkeyPatch]]:
     root = Path(tempfile.mkdtemp(prefix="fairlead-attack-"))
     root.chmod(0o755)
     with unix_users.throw_away_users([GOOD, HOSTILE]), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(fairlead.__file__).parents[1]))
+        patch.setenv("PYTHONPATH", str(unix_users.importable_package(root)))
         yield root, patch
     shutil.rmtree(root, ignore_errors=True)

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import fairlead
+from fairlead.engines.shared.checkup.tenant_access import check_installation
+
 _TIMEOUT_S = 30.0
 
 
@@ -18,6 +21,20 @@ def missing() -> str:
         return "Unix users need root"
     absent = [name for name in ("useradd", "userdel") if shutil.which(name) is None]
     return f"Unix users need {', '.join(absent)}" if absent else ""
+
+
+def importable_package(folder: Path) -> Path:
+    """Return a directory from which every user can import Fairlead, a copy if necessary.
+
+    A checkout in a private directory, such as root's home, is closed to other users.
+    """
+    package = Path(fairlead.__file__).parent
+    if not list(check_installation(package)):
+        return package.parent
+    without_caches = shutil.ignore_patterns("__pycache__")
+    copy = shutil.copytree(package, folder / "copy/fairlead", ignore=without_caches)
+    subprocess.run(["chmod", "-R", "a+rX", copy.parent], check=True)
+    return copy.parent
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import pwd
 import shutil
 import signal
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.e2e.slurm.server import rig
+from tests.support.unix_users import importable_package
 
-import fairlead
 from fairlead.engines.base import DevicesTakenReport, Ended, NodeDown, NodeUp
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.slurm.commands import SlurmError
@@ -175,8 +176,8 @@ def test_a_tenant_s_job_runs_as_the_tenant_s_user(slurm: SlurmCluster) -> None:
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     if python is None:
         pytest.skip("no Python that other users can run")
-    root = slurm.root.parent / "home"
-    root.mkdir(mode=0o711)
+    root = Path(tempfile.mkdtemp(dir=slurm.root.parent))
+    root.chmod(0o711)
 
     async def scene() -> tuple[Ended, str]:
         (root / "data").mkdir(mode=0o700)
@@ -194,7 +195,7 @@ def test_a_tenant_s_job_runs_as_the_tenant_s_user(slurm: SlurmCluster) -> None:
         return ended, Path(order.log_dir, "1.1.log").read_text()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(fairlead.__file__).parents[1]))
+        patch.setenv("PYTHONPATH", str(importable_package(root)))
         ended, printed = asyncio.run(scene())
     assert ended.ending == "finished", ended
     assert printed.startswith(f"{USER}\n")

@@ -19,6 +19,7 @@ from fairlead.engines.local.gpus.monitor import DeviceReader, GpuMonitor
 from fairlead.engines.local.mps import MpsDaemon
 from fairlead.engines.plugin import OpenedEngine, Site
 from fairlead.engines.shared.checkup.findings import Finding
+from fairlead.engines.shared.checkup.tenant_access import check_installation
 from fairlead.files import read_cluster
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
@@ -67,8 +68,11 @@ class LocalPlugin:
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about the devices, the isolation and the interpreter of jobs."""
         yield from check_devices(site.emulate)
-        yield from check_mps(site.data, wanted=LocalOptions(**options).mps)
-        yield from check_isolation(site.data, users=LocalOptions(**options).users)
+        chosen = LocalOptions(**options)
+        yield from check_mps(site.data, wanted=chosen.mps)
+        yield from check_isolation(site.data, users=chosen.users)
+        if chosen.users:
+            yield from check_installation()
         yield from check_job_library(site.python)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from fairlead.engines.plugin import Site
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.engines.shared.checkup.nodes import check_nodes
+from fairlead.engines.shared.checkup.tenant_access import check_installation
 from fairlead.engines.slurm.commands import SlurmError, slurm_environment
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Cluster
@@ -58,6 +59,8 @@ def check_slurm(site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
     yield from findings
     permission = _check_permission(engine)
     yield permission
+    if engine.users:
+        yield from check_installation()
     if permission.level != "wrong" and up:
         yield from check_nodes(site, up, _Probes(engine), engine.node_dir)
 
