@@ -1,11 +1,13 @@
 """Parked processes run leases of their own order, on their devices and with their ranks."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fairlead.engines.base import LaunchOrder
+from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.parking import exit_reasons
 from fairlead.engines.keeper.parking.parked import ParkedKeeper
 
@@ -30,6 +32,21 @@ def order(devices: Devices, lease: int = 1, **environment: str) -> LaunchOrder:
 
 def parked(left: Devices, *, resizes: bool) -> ParkedKeeper:
     return ParkedKeeper(order(left), Path("/1"), 1, 0, 1.0, resizes=resizes)
+
+
+def test_a_keeper_lives_until_it_lets_go_of_its_directory(tmp_path: Path) -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    try:
+        keeper = ParkedKeeper(order((0,)), tmp_path / "1", os.getpid(), pidfd, 1.0)
+        assert not keeper.lives()  # its directory has been removed
+        keeper.home.mkdir()
+        lock = lease_dir.try_lock(keeper.home)
+        assert lock is not None
+        with lock:
+            assert keeper.lives()
+        assert not keeper.lives()
+    finally:
+        os.close(pidfd)
 
 
 def adapted(left: Devices, new: LaunchOrder, *, resizes: bool) -> LaunchOrder | None:

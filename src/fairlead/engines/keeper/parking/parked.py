@@ -37,10 +37,13 @@ class ParkedKeeper:
     """its processes can continue in a gang of another size"""
 
     def lives(self) -> bool:
-        """Return whether the keeper lives, also if its death was not noticed yet."""
+        """Return whether the keeper lives, also if its death was not noticed yet.
+
+        One that dies lets go of its directory a moment before its process has ended.
+        """
         events = select.poll()
         events.register(self.pidfd, select.POLLIN)
-        return not events.poll(0)
+        return not events.poll(0) and lease_dir.is_alive(self.home)
 
     def can_run(self, order: LaunchOrder) -> bool:
         """Return whether its processes can run an order."""
