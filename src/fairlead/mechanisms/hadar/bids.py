@@ -132,7 +132,7 @@ def held_devices(snap: Snapshot, up: Container[int]) -> dict[int, tuple[int, ...
 
 
 def undisturbed_holders(snap: Snapshot) -> IntArray | None:
-    """Return the job of each device that one holds; None if any cannot simply go on.
+    """Return the job of each device that one holds; None if any cannot simply continue.
 
     That is so if a device is down, a job has devices without a lease, or copies run.
     """

@@ -176,7 +176,7 @@ class HadarE(HadarOptions):
 
 
 def _no_device_is_idle(snap: Snapshot) -> bool:
-    """Return whether jobs that may go on hold all devices."""
+    """Return whether jobs that may continue hold all devices."""
     holders = undisturbed_holders(snap)
     return holders is not None and len(holders) == len(snap.usable)
 
