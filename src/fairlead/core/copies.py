@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.core.jobs import TOTAL, JobTable
 from fairlead.core.leases import LeaseTable
 from fairlead.core.scheduler_state import SchedulerState
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray, is_among
 from fairlead.model.lease import Placement, Placements
 
 LAST_STEPS = 1
@@ -96,7 +96,11 @@ def made_all_steps(jobs: JobTable, number: int) -> bool:
 
 
 def _add_up(jobs: JobTable, leases: LeaseTable, slots: IntArray, capacity: IntArray) -> None:
-    for number in np.unique(leases.job[slots]).tolist():
-        own = sum(leases.own_steps.get(slot, 0.0) for slot in leases.of_job(number).tolist())
-        total = np.array([min(jobs.saved_steps[number] + own, jobs.numbers[number, TOTAL])])
-        jobs.advance(np.array([number]), total, capacity)
+    numbers = np.unique(leases.job[slots])
+    copies = np.sort(np.fromiter(leases.own_steps, dtype=np.int64))
+    copies = copies[is_among(leases.job[copies], numbers)]
+    own = np.zeros(len(numbers))
+    steps = [leases.own_steps[slot] for slot in copies.tolist()]
+    np.add.at(own, numbers.searchsorted(leases.job[copies]), steps)
+    total = np.minimum(jobs.saved_steps[numbers] + own, jobs.numbers[numbers, TOTAL])
+    jobs.advance(numbers, total, capacity)
