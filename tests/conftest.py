@@ -44,6 +44,7 @@ settings.register_profile("ci", parent=settings.get_profile("default"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 use_plain_tracebacks()
+os.umask(0o022)  # other users read some of the files of tests
 sys.dont_write_bytecode = False  # workers and later runs share pytest's rewritten modules
 
 

@@ -147,15 +147,21 @@ def test_state_bytes_include_the_order_of_free_slots() -> None:
     assert again[0] != again[1]
 
 
-def test_state_bytes_include_whether_a_gang_was_mixed() -> None:
-    first, second = scheduler(), scheduler()
-    for each, devices in ((first, (0, 1)), (second, (0, 3))):
+def test_a_mixed_gang_matters_to_the_state_while_it_runs() -> None:
+    alike, mixed, restored = scheduler(), scheduler(), scheduler()
+    leases = []
+    for each, devices in ((alike, (0, 1)), (mixed, (0, 3))):
         each.handle(JobSubmitted(0.0, Job(id="a", workload="a", gang=2, total_steps=1.0)))
-        lease = each.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0)
+        leases.append(each.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0))
+    load_state(restored, save_state(mixed))
+    assert alike.leases.simple
+    assert not mixed.leases.simple
+    assert not restored.leases.simple
+    assert state_bytes(alike) != state_bytes(mixed)
+    for each, lease in zip((alike, mixed), leases, strict=True):
         each.leases.close(each.leases.slots(lease))
-    assert first.leases.simple
-    assert not second.leases.simple
-    assert state_bytes(first) != state_bytes(second)
+    assert mixed.leases.simple
+    assert state_bytes(alike) == state_bytes(mixed)
 
 
 def test_open_leases_survive_a_restore_after_nodes_have_joined() -> None:
