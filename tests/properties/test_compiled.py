@@ -144,10 +144,10 @@ def test_the_compiled_sale_to_jobs_of_one_device_is_the_same(
     worth = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0]) | st.floats(0.1, 9.0)
     worths = data.draw(st.lists(st.tuples(worth, worth, worth), max_size=12))
     queue = [Bid(row, 1, w, w) for row, w in enumerate(worths)]
-    opening = market.opening([data.draw(st.integers(0, n)) for n in capacity])
-    deals = dp_allocation.allocate_queue(market, opening, queue, width=width)
+    free = [data.draw(st.integers(0, n)) for n in capacity]
+    deals = dp_allocation.allocate_queue(market, free, queue, width=width)
     with Pure(dp_allocation):
-        assert deals == dp_allocation.allocate_queue(market, opening, queue, width=width)
+        assert deals == dp_allocation.allocate_queue(market, free, queue, width=width)
 
 
 @needs_compiled

@@ -92,7 +92,7 @@ class Auction:
             horizon=options.horizon_s,
         )
         self._node_of = snap.cluster.node_of.tolist()
-        self._accelerator_of = snap.cluster.accelerator_of.tolist()
+        self._accelerator_of: list[int] = snap.cluster.accelerator_of.tolist()
         self._on = [on if row in self.held else ABSENT for row, on in enumerate(snap.on.tolist())]
 
     def decide(self, *, again: bool) -> dict[int, Devices]:
@@ -139,7 +139,7 @@ class Auction:
                 self.cells, capacity, prices, options.communication, options.mixed
             )
             width = max(1, min(options.states, options.effort // len(queue)))
-            deals = allocate_queue(market, market.opening(free), queue, width=width)
+            deals = allocate_queue(market, free, queue, width=width)
             left, waits = list(free), np.ones(len(queue), dtype=bool)
             rows_of_queue = queue.row.tolist()
             for place, deal in deals:
@@ -153,6 +153,11 @@ class Auction:
             bidders = self.worth.bidders.only(queue.row)
             free = capacity = left
         return sold
+
+    def speed(self, row: int, devices: Devices) -> float:
+        """Return the believed speed of a job on these devices of one node: the slowest decides."""
+        speed, accelerator_of = self.worth.speed_lists[row], self._accelerator_of
+        return min([speed[accelerator_of[device]] for device in devices])
 
     def total_worth(self, running: Mapping[int, Devices]) -> float:
         """Return what a plan is worth in all: utilities less the cost of communication."""

@@ -40,7 +40,7 @@ class BidQueue(Sequence[Bid]):
 
     def __getitem__(self, place: int | slice) -> "Bid | BidQueue":
         if isinstance(place, slice):
-            return self._only(place)
+            return self.where(place)
         together, spread = self.together[place].tolist(), self.spread[place].tolist()
         return Bid(int(self.row[place]), int(self.gang[place]), together, spread)
 
@@ -53,11 +53,8 @@ class BidQueue(Sequence[Bid]):
         """Whether every job needs one device."""
         return bool((self.gang == 1).all())
 
-    def where(self, keep: BoolArray) -> "BidQueue":
-        """Return the bids for which ``keep`` holds."""
-        return self._only(keep)
-
-    def _only(self, those: BoolArray | slice) -> "BidQueue":
-        return BidQueue(
-            self.row[those], self.gang[those], self.together[those], self.spread[those]
-        )
+    def where(self, those: BoolArray | IntArray | slice) -> "BidQueue":
+        """Return the bids for which ``those`` holds, or at these places."""
+        together = self.together[those]
+        spread = together if self.spread is self.together else self.spread[those]
+        return BidQueue(self.row[those], self.gang[those], together, spread)

@@ -13,6 +13,8 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.profile_speeds import believed_workload
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True, eq=False)
 class JobUtilities:
@@ -28,8 +30,8 @@ class JobUtilities:
     together: FloatArray
     spread: FloatArray
     bidders: Bidders
-    at_speed: Callable[[FloatArray], FloatArray]
-    """jobs × any → speed to the utility of starting or moving to run through at that speed"""
+    at_speed: Callable[[FloatArray, slice], FloatArray]
+    """speeds (jobs × any) of these jobs → utility of starting or moving to run through so fast"""
 
     @classmethod
     def of(
@@ -43,16 +45,25 @@ class JobUtilities:
         begun = snap.received_s.sum(axis=1, keepdims=True) > 0.0
         wait = [0.0 * begun, restart_s * begun]
 
-        def at_speed(speed: FloatArray, wait_s: FloatArray = wait[1]) -> FloatArray:
+        def run_s(speed: FloatArray, jobs: slice = ALL) -> FloatArray:
             with np.errstate(divide="ignore"):
-                time = left / speed
-            return np.where(np.isinf(time), 0.0, utility(terms, terms.elapsed_s + wait_s + time))
+                time: FloatArray = left[jobs] / speed
+            return time
 
-        together = np.stack([at_speed(alone, w) for w in wait])
-        apart = together if spread is alone else np.stack([at_speed(spread, w) for w in wait])
-        with np.errstate(divide="ignore"):
-            time = left / alone
-        slowest_s = np.where(np.isinf(time), 0.0, time).max(axis=1)
+        def worth(time: FloatArray, wait_s: FloatArray, own: UtilityTerms = terms) -> FloatArray:
+            value = utility(own, own.elapsed_s + wait_s + time)
+            value[np.isinf(time)] = 0.0
+            return value
+
+        def at_speed(speed: FloatArray, jobs: slice) -> FloatArray:
+            return worth(run_s(speed, jobs), wait[1][jobs], terms.only(jobs))
+
+        alone_s = run_s(alone)
+        together = np.stack([worth(alone_s, w) for w in wait])
+        apart = together
+        if spread is not alone:
+            apart = np.stack([worth(run_s(spread), w) for w in wait])
+        slowest_s = np.where(np.isinf(alone_s), 0.0, alone_s).max(axis=1)
         ends_s = horizon or horizon_s(snap.gang, slowest_s, len(snap.usable))
         ends_s = max(ends_s, float(slowest_s.max(initial=0.0)))
         bidders = Bidders(
@@ -72,20 +83,30 @@ class JobUtilities:
         its devices again, so it bids there without the cost of a restart.
         """
         row = np.fromiter(rows, dtype=np.int64)
-        one_node, apart = self.together[1, row], self.spread[1, row]
         at = np.array(on, dtype=np.int64)[row]
         stays = (at >= 0).nonzero()[0]
-        one_node[stays, at[stays]] = self.together[0, row[stays], at[stays]]
-        apart[stays, at[stays]] = self.spread[0, row[stays], at[stays]]
+
+        def bids(table: FloatArray) -> FloatArray:
+            bid: FloatArray = table[1, row]
+            bid[stays, at[stays]] = table[0, row[stays], at[stays]]
+            return bid
+
+        one_node = bids(self.together)
+        apart = one_node if self.spread is self.together else bids(self.spread)
         most = np.maximum(one_node, apart).max(axis=1, initial=0.0)
-        order = (-most / self.bidders.gang[row]).argsort(kind="stable")
-        row = row[order]
-        return BidQueue(row, self.bidders.gang[row], one_node[order], apart[order])
+        queue = BidQueue(row, self.bidders.gang[row], one_node, apart)
+        return queue.where((-most / queue.gang).argsort(kind="stable"))
 
     @cached_property
     def on_one_node(self) -> list[list[list[float]]]:
         """``together`` as lists, which are faster to read one by one."""
         lists: list[list[list[float]]] = self.together.tolist()
+        return lists
+
+    @cached_property
+    def speed_lists(self) -> list[list[float]]:
+        """``speed`` as lists, which are faster to read one by one."""
+        lists: list[list[float]] = self.speed.tolist()
         return lists
 
     def utility(

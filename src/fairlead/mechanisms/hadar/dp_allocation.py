@@ -42,9 +42,11 @@ solutions, has room and is fast"""
 
 
 def allocate_queue(
-    market: DeviceMarket, opening: MarketState, queue: Sequence[Bid], *, width: int
+    market: DeviceMarket, free: Sequence[int], queue: Sequence[Bid], *, width: int
 ) -> list[tuple[int, DeviceDeal]]:
     """Return (place in the queue, deal) of those admitted, so that the sum of payoffs is greatest.
+
+    ``free`` is cells → devices to be sold.
 
     For each job in turn there are two choices, to admit it at FIND_ALLOC's deal or to pass it
     over. Ways that leave the same devices free are one subproblem, of which the better stays
@@ -57,8 +59,8 @@ def allocate_queue(
     if compiled is not None and len(queue) * width <= _MAX_COMPILED:
         bids = BidQueue.of(queue)
         if bids.single:
-            return _sell_singles(market, opening, bids, width)
-    front = [_Partial(0.0, opening, None)]
+            return _sell_singles(market, free, bids, width)
+    front = [_Partial(0.0, market.opening(free), None)]
     for place, bid in enumerate(queue):
         ways: list[_Way] = [(p.payoff, p.state.key, p, None) for p in front]
         ways += (
@@ -72,7 +74,7 @@ def allocate_queue(
 
 
 def _sell_singles(
-    market: DeviceMarket, opening: MarketState, queue: BidQueue, width: int
+    market: DeviceMarket, free: Sequence[int], queue: BidQueue, width: int
 ) -> list[tuple[int, DeviceDeal]]:
     """Return the same for jobs of one device, by the compiled loop."""
     assert compiled is not None
@@ -80,8 +82,8 @@ def _sell_singles(
     worth = np.ascontiguousarray(queue.together[:, :offered])
     sold, cost = np.empty(len(queue), dtype=np.int64), np.empty(len(queue))
     ranges = np.array(market.cells.ranges, dtype=np.int64)
-    free = np.array(opening.free, dtype=np.int64)
-    compiled.sell_singles(worth, ranges, market.price_table, free, width, sold, cost)
+    left = np.array(free, dtype=np.int64)
+    compiled.sell_singles(worth, ranges, market.price_table, left, width, sold, cost)
     places = (sold >= 0).nonzero()[0]
     cells = sold[places]
     here = queue.together[places, np.array(market.cells.accelerator, dtype=np.int64)[cells]]

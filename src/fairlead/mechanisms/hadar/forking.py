@@ -1,10 +1,11 @@
 """Selects further copies of jobs and their nodes: HadarE's forking (§V-A)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fairlead.mechanisms.hadar.auction import Auction
+from fairlead.mechanisms.hadar.bids import ALL
 from fairlead.mechanisms.hadar.devices import Devices
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.snapshot import Snapshot
@@ -26,11 +27,8 @@ def fork(
     forked = {row: devices for row, devices in first.items() if most[row] > 1}
     if not any(free) or not forked:
         return running
-    offers = _CopyOffers(snap, auction, forked)
-    while any(free):
-        best = offers.best([len(here) for here in free])
-        if best is None:
-            break
+    offers = _CopyOffers(snap, auction, forked, [len(here) for here in free])
+    while (best := offers.best()) is not None:
         row, cell = best
         gang = auction.worth.gang[row]
         running[row].append(tuple(free[cell][:gang]))
@@ -42,16 +40,19 @@ def fork(
 class _CopyOffers:
     """Rows × cells → what one more copy would be worth per device."""
 
-    def __init__(self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices]) -> None:
-        self._auction = auction
+    def __init__(
+        self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices], free: Sequence[int]
+    ) -> None:
+        """Offer copies of the jobs with these first ones; ``free``: cells → devices left."""
+        self._worth, self._gang = auction.worth, snap.gang
+        self._free = np.array(free, dtype=np.int64)
         self._accelerator = np.array(auction.cells.accelerator, dtype=np.int64)
-        self._gang = snap.gang
         n = len(snap.job)
         self._speed: FloatArray = np.zeros((n, 1))
         """rows → speed of the copies so far"""
         self._utility: FloatArray = np.zeros((n, 1))
         """rows → utility of the copies so far"""
-        self._may: BoolArray = np.zeros((n, len(self._accelerator)), dtype=bool)
+        self._may: BoolArray = np.zeros((n, len(free)), dtype=bool)
         """rows × cells → the job may have a copy there"""
         jobs = np.fromiter(first, dtype=np.int64)
         moves = np.array([auction.held.get(row) != devices for row, devices in first.items()])
@@ -67,25 +68,33 @@ class _CopyOffers:
         whole = jobs[np.minimum.reduceat(node, begin) == np.maximum.reduceat(node, begin)]
         self._may[whole] = speed[whole][:, self._accelerator] > 0
         self._may[row, auction.cells.cell_of(device)] = False
+        self._next: FloatArray = np.empty_like(speed)
+        """rows × accelerators → utility of the copies so far and one more there"""
+        self._offer = np.empty(self._may.shape)
+        self._update(ALL)
 
-    def best(self, free: list[int]) -> tuple[int, int] | None:
+    def best(self) -> tuple[int, int] | None:
         """Return the row and cell of the copy worth most, None if none is worth anything."""
-        speed = self._auction.worth.speed
-        gain = self._auction.worth.at_speed(self._speed + speed) - self._utility
-        per_device = (gain / self._gang[:, None])[:, self._accelerator]
-        fits = self._may & (np.array(free) >= self._gang[:, None])
-        per_device[~fits] = 0.0
-        at = int(per_device.argmax())
-        if per_device.ravel()[at] <= 0.0:
-            return None
-        row, cell = divmod(at, len(self._accelerator))
-        return row, cell
+        at = int(self._offer.argmax())
+        row, cell = divmod(at, len(self._free))
+        return (row, cell) if self._offer[row, cell] > 0.0 else None
 
     def add(self, row: int, cell: int, *, full: bool) -> None:
-        """Note that the job has a copy there now."""
-        worth = self._auction.worth
-        self._speed[row] += worth.speed[row, self._accelerator[cell]]
-        self._utility[row] = worth.at_speed(self._speed)[row]
+        """Note that the job has a copy there now; ``full``: it gets no more."""
+        accelerator = self._accelerator[cell]
+        self._speed[row] += self._worth.speed[row, accelerator]
+        self._utility[row] = self._next[row, accelerator]
+        self._free[cell] -= self._gang[row]
         self._may[row, cell] = False
         if full:
             self._may[row] = False
+        self._update(slice(row, row + 1))
+        self._offer[self._gang > self._free[cell], cell] = 0.0
+
+    def _update(self, jobs: slice) -> None:
+        """Compute what a further copy of these jobs is worth per device in each cell."""
+        worth, gang = self._worth, self._gang[jobs, None]
+        self._next[jobs] = worth.at_speed(self._speed[jobs] + worth.speed[jobs], jobs)
+        per_device = (self._next[jobs] - self._utility[jobs]) / gang
+        fits = self._may[jobs] & (self._free >= gang)
+        self._offer[jobs] = np.where(fits, per_device.take(self._accelerator, axis=1), 0.0)

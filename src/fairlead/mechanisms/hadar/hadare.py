@@ -9,7 +9,6 @@ import numpy as np
 from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
 from fairlead.mechanisms.hadar.bids import held_devices, undisturbed_holders
 from fairlead.mechanisms.hadar.devices import Devices
-from fairlead.mechanisms.hadar.find_alloc import DeviceCells
 from fairlead.mechanisms.hadar.forking import fork
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import Capabilities
@@ -81,7 +80,7 @@ class HadarE(HadarOptions):
         pinned = self._last_rounds(snap, memory, whole)
         auction = self._auction(snap, plain, pinned)
         first = auction.decide(again=stale)
-        most = self.copies or len(DeviceCells.of(snap.cluster, snap.usable.tolist()).devices)
+        most = self.copies or _count_cells(snap)
         running = fork(snap, auction, first, self._most_copies(snap, auction, first, most))
         running |= pinned
         stop, start, copies = _difference(snap, auction, running, plain)
@@ -106,7 +105,7 @@ class HadarE(HadarOptions):
         limits = declared[snap.profile].tolist()
         copies = {}
         for row, devices in first.items():
-            speed = _speed(snap, auction, row, devices)
+            speed = auction.speed(row, devices)
             is_short = snap.steps_left[row] <= self.restart_s * speed
             own = 1 if is_short else min(limits[row], most)
             undeclared = 1 if self.declared else most
@@ -169,7 +168,7 @@ class HadarE(HadarOptions):
         for row, copies in running.items():
             if len(copies) == 1:
                 continue
-            speed = sum(_speed(snap, auction, row, devices) for devices in copies)
+            speed = sum([auction.speed(row, devices) for devices in copies])
             if snap.steps_left[row] <= speed * self.round_s * (1.0 + 1e-9):
                 ending.append(int(snap.job[row]))
         return np.array(sorted(ending), dtype=np.int64)
@@ -179,6 +178,13 @@ def _no_device_is_idle(snap: Snapshot) -> bool:
     """Return whether jobs that may continue hold all devices."""
     holders = undisturbed_holders(snap)
     return holders is not None and len(holders) == len(snap.usable)
+
+
+def _count_cells(snap: Snapshot) -> int:
+    """Return the number of accelerators of all nodes, each of its own node and up."""
+    cluster, up = snap.cluster, snap.usable
+    cells = zip(cluster.accelerator_of[up].tolist(), cluster.node_of[up].tolist(), strict=True)
+    return len(set(cells))
 
 
 def _difference(
@@ -197,11 +203,10 @@ def _difference(
     for row in sorted(running):
         job, copies = int(snap.job[row]), running[row]
         if len(copies) > 1:
-            speed = [_speed(snap, auction, row, devices) for devices in copies]
-            left = float(snap.steps_left[row])
+            speed = [auction.speed(row, devices) for devices in copies]
+            left, total = float(snap.steps_left[row]), sum(speed)
             for i, devices in enumerate(copies):
-                part = left * speed[i] / sum(speed)
-                parts.append(Placement(job, i + 1, devices, part))
+                parts.append(Placement(job, i + 1, devices, left * speed[i] / total))
         elif plain.get(row) == copies[0]:
             keep.add(int(snap.lease[row]))
         else:
@@ -209,12 +214,6 @@ def _difference(
     stop = [lease for lease in _leases(snap) if lease not in keep]
     start = Placements.of([*whole, *parts])
     return np.array(stop, dtype=np.int64), start, Placements.of(parts)
-
-
-def _speed(snap: Snapshot, auction: Auction, row: int, devices: Devices) -> float:
-    """Return the believed speed of a copy; forked copies are on one node each."""
-    accelerators = snap.cluster.accelerator_of[list(devices)]
-    return float(auction.worth.speed[row, accelerators].min())
 
 
 def _leases(snap: Snapshot) -> Iterable[int]:

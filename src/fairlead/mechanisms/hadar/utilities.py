@@ -35,6 +35,16 @@ class UtilityTerms:
         )
         return cls(*(column[:, None] for column in columns))
 
+    def only(self, rows: slice) -> "UtilityTerms":
+        """Return the terms of some of the jobs."""
+        return UtilityTerms(
+            self.total_steps[rows],
+            self.ideal_s[rows],
+            self.ideal_left_s[rows],
+            self.elapsed_s[rows],
+            self.gang[rows],
+        )
+
 
 Utility = Callable[[UtilityTerms, FloatArray], FloatArray]
 """(terms, seconds from arrival to completion) → worth; never grows with the completion time"""
