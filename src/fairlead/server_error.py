@@ -4,6 +4,8 @@ import json
 
 from fairlead.model.errors import FairleadError
 
+_STOPPING = "stopping"
+
 
 class ServerError(FairleadError):
     """The server rejected a request, with the code of its error; or it cannot be reached."""
@@ -16,7 +18,7 @@ class ServerError(FairleadError):
 
 
 class UnreachableError(ServerError):
-    """The server did not answer."""
+    """The server did not answer, or stopped before it had answered."""
 
 
 class UntrustedCertificateError(ServerError):
@@ -31,6 +33,7 @@ def error_of(status: int, text: bytes) -> ServerError:
     """Return the error of a rejected request, with the server's message if it has one."""
     try:
         error = json.loads(text)["error"]
-        return ServerError(str(error["message"]), str(error["code"]))
+        made = UnreachableError if error["code"] == _STOPPING else ServerError
+        return made(str(error["message"]), str(error["code"]))
     except (ValueError, KeyError, TypeError):
         return ServerError(f"server: status {status}")

@@ -150,17 +150,22 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         end = await bench.preempt(bench.order(5), after=2)
         assert (end.ending, end.parked, end.resumed) == ("left", True, False)
         fifth = bench.processes(5)
-        (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
-        (end,) = await bench.train(bench.order(6))
-        assert (end.ending, end.steps) == ("lost", None)
+        (tmp_path / "data/leases/5/alive").unlink()  # as a job can
+        end = await bench.preempt(bench.order(6), after=2)
+        assert (end.ending, end.parked, end.resumed) == ("left", True, False)
         await until_gone(fifth)
-        await bench.preempt(bench.order(7), after=2)
-        seventh = bench.processes(7)
+        sixth = bench.processes(6)
+        (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
+        (end,) = await bench.train(bench.order(7))
+        assert (end.ending, end.steps) == ("lost", None)
+        await until_gone(sixth)
+        await bench.preempt(bench.order(8), after=2)
+        eighth = bench.processes(8)
         await bench.engine.close()
-        await until_gone(seventh)
+        await until_gone(eighth)
         small = OffloadBench(tmp_path, server, offload_gib=0.001)
         large = OffloadBench(tmp_path, server)
-        for chosen, order in (small, small.order(8)), (large, large.order(9, may_stay=False)):
+        for chosen, order in (small, small.order(9)), (large, large.order(10, may_stay=False)):
             end = await chosen.preempt(order, after=2)
             assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
             assert end.switch == end.message
@@ -171,7 +176,7 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
             else:  # as its owner wants
                 assert "switch: exit" not in log + end.switch
         await large.engine.close()
-        await small.engine.launch(small.order(10))
+        await small.engine.launch(small.order(11))
         assert (await small.ended()).ending == "finished"
         await small.engine.close()
 

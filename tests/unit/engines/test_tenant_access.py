@@ -1,5 +1,6 @@
 """The checkup of what tenants' users can reach."""
 
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,22 +14,41 @@ from fairlead.engines.shared.checkup.tenant_access import check_installation
 def home() -> Iterator[Path]:
     """Yield a directory outside the private one of pytest."""
     with tempfile.TemporaryDirectory() as made:
-        if list(check_installation(Path(made).parent)):
+        home = Path(made)
+        home.chmod(0o755)
+        if list(check_installation(home)):
             pytest.skip("the temporary directory is closed to other users")
-        yield Path(made)
+        yield home
 
 
 def test_the_outermost_directory_that_is_closed_is_named(home: Path) -> None:
-    package = home / "venv" / "site-packages" / "fairlead"
-    package.mkdir(parents=True)
-    opened = [home, package.parents[1], package.parent, package]
-    for path in opened:
+    package = home / "my venv" / "site-packages" / "fairlead"
+    (package / "job").mkdir(parents=True)
+    module = package / "job" / "run.py"
+    module.touch()
+    wanted = {
+        home: "x",
+        package.parents[1]: "x",
+        package.parent: "rx",  # Python lists it
+        package: "rx",
+        module.parent: "rx",
+        module: "r",
+    }
+    for path in wanted:
         path.chmod(0o700)
-    for path, mode in zip(opened, (0o711, 0o711, 0o755, 0o755), strict=True):
+    for path, letters in wanted.items():
         (finding,) = check_installation(package)
         assert finding.found == f"tenants' users cannot import Fairlead: {path} is closed to them"
-        assert finding.fix.startswith(f"chmod o+rx {path}, or ")
-        path.chmod(mode)
+        command, _, _ = finding.fix.partition(", or ")
+        assert command.startswith(f"chmod o+{letters} ")
+        subprocess.run(command, shell=True, check=True)
     assert list(check_installation(package)) == []
-    package.parent.chmod(0o711)  # Python could enter it, but not list it
-    assert len(list(check_installation(package))) == 1
+
+
+def test_directories_behind_links_are_checked(home: Path) -> None:
+    closed = home / "closed"
+    (closed / "venv" / "fairlead").mkdir(parents=True)
+    closed.chmod(0o700)
+    (home / "opt").symlink_to(closed / "venv")
+    (finding,) = check_installation(home / "opt" / "fairlead")
+    assert f"{closed} is closed" in finding.found

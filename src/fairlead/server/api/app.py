@@ -47,7 +47,7 @@ from fairlead.server.api.simulations.routes import simulations
 from fairlead.server.api.timeline.routes import timeline
 from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.error_response import error_response
-from fairlead.server.interruption import InterruptionMiddleware, StoppingError
+from fairlead.server.interruption import InterruptionMiddleware
 from fairlead.server.invalid_request import field_name, json_problem_of, problem_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.web.routes import web
@@ -116,9 +116,11 @@ def make_app(
     inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
     if hosts is not None:
         inner = HostMiddleware(inner, hosts)
-    stopping = StoppingError("the server is stopping: ask again when it is back")
-    answer = error_response(status_of(stopping.code), stopping.code, str(stopping))
-    return AccessLogMiddleware(InterruptionMiddleware(inner, answer))
+    return AccessLogMiddleware(InterruptionMiddleware(inner, _refusal))
+
+
+def _refusal(error: FairleadError) -> JSONResponse:
+    return error_response(status_of(error.code), error.code, str(error))
 
 
 def status_of(code: str) -> int:

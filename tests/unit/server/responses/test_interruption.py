@@ -7,13 +7,14 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from fairlead.server.interruption import InterruptionMiddleware
-
-SCOPE = {"type": "http", "method": "GET", "path": "/"}
-STOPPING = PlainTextResponse("stopping", status_code=503)
+from fairlead.server.interruption import InterruptionMiddleware, StoppingError
 
 
-async def cancelled(app: Any) -> list[Message]:
+def answer_to(error: StoppingError) -> PlainTextResponse:
+    return PlainTextResponse(str(error), status_code=503)
+
+
+async def cancelled(app: Any, method: str) -> list[Message]:
     """Return what is sent if the request is cancelled once it waits."""
     sent: list[Message] = []
 
@@ -24,8 +25,9 @@ async def cancelled(app: Any) -> list[Message]:
         sent.append(message)
 
     waits = asyncio.Event()
-    wrapped = InterruptionMiddleware(lambda *asgi: app(*asgi, waits), STOPPING)
-    task = asyncio.ensure_future(wrapped(SCOPE, receive, send))
+    wrapped = InterruptionMiddleware(lambda *asgi: app(*asgi, waits), answer_to)
+    scope = {"type": "http", "method": method, "path": "/"}
+    task = asyncio.ensure_future(wrapped(scope, receive, send))
     await waits.wait()
     task.cancel()
     try:
@@ -47,13 +49,28 @@ async def stream(_: Scope, receive: Receive, send: Send, waits: asyncio.Event) -
 
 
 @pytest.mark.parametrize(
-    ("app", "messages", "status"),
-    [
-        (wait, ["http.response.start", "http.response.body"], 503),
-        (stream, ["http.response.start", "cancelled"], 200),
-    ],
+    ("method", "advice"),
+    [("GET", b"ask again when it is back"), ("POST", b"may have carried out the request")],
 )
-def test_a_cancelled_request_is_answered_once(app: Any, messages: list[str], status: int) -> None:
-    sent = asyncio.run(cancelled(app))
-    assert [message["type"] for message in sent] == messages
-    assert sent[0]["status"] == status
+def test_a_cancelled_request_is_answered(method: str, advice: bytes) -> None:
+    start, body = asyncio.run(cancelled(wait, method))
+    assert start["status"] == 503
+    assert advice in body["body"]
+
+
+def test_an_answer_that_has_begun_is_not_answered_again() -> None:
+    start, end = asyncio.run(cancelled(stream, "GET"))
+    assert start["status"] == 200
+    assert end["type"] == "cancelled"
+
+
+def test_an_error_of_the_server_is_not_taken_for_its_stop() -> None:
+    async def lose(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def ask() -> None:
+        wrapped = InterruptionMiddleware(lose, answer_to)
+        with pytest.raises(asyncio.CancelledError):
+            await wrapped({"type": "http", "method": "GET"}, None, None)  # type: ignore[arg-type]
+
+    asyncio.run(ask())

@@ -189,10 +189,8 @@ class ParkingSupervisor(KeeperSupervisor):
         parked = self._parked.pop(order.job, None)
         if parked is None:
             return None
-        if not parked.lives():
-            self._restart_reasons[order.job] = exit_reasons.PARKED_ENDED
-            return None
-        if obstacle := parked.obstacle(order):
+        obstacle = parked.obstacle(order) if parked.lives() else exit_reasons.PARKED_ENDED
+        if obstacle:
             self._restart_reasons[order.job] = obstacle
             self._end(parked)
             return None
