@@ -1,8 +1,7 @@
 """Gandiva as Gavel compares itself with it: an equal split, with random pairs that pay (§7)."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from fairlead.mechanisms._rounds.deficits import SHARE
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import rows_of_units
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray, is_among
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
@@ -20,6 +19,7 @@ from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import accelerator_columns
 
 _NO_PAIRS = np.zeros((0, 2), dtype=np.int64)
+_COLUMNS = tuple(part.name for part in fields(UnitAccount))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +32,10 @@ class PairAccount(UnitAccount):
     """number of draws of partners so far"""
 
     @classmethod
-    def with_pairs(cls, account: UnitAccount, pairs: IntArray, draws: int) -> "PairAccount":
-        """Return the account together with its pairs."""
-        values = {part.name: getattr(account, part.name) for part in fields(UnitAccount)}
-        return cls(**values, pairs=pairs, draws=draws)
+    def of(cls, account: UnitAccount, ran: IntArray, pairs: IntArray, draws: int) -> "PairAccount":
+        """Return the account after a round that let the jobs run so, together with its pairs."""
+        values = {name: getattr(account, name) for name in _COLUMNS}
+        return cls(**{**values, "ran": ran, "pairs": pairs, "draws": draws})
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class GavelGandiva:
 
     def initial(self) -> PairAccount:
         """Return an account without jobs."""
-        return PairAccount.with_pairs(UnitAccount.empty(), _NO_PAIRS, 0)
+        account = UnitAccount.empty()
+        return PairAccount.of(account, account.ran, _NO_PAIRS, 0)
 
     def plan(self, snap: Snapshot, memory: PairAccount) -> tuple[Plan, PairAccount]:
         """Return the round of units that have had least, with new pairs if anything changed."""
@@ -71,8 +72,9 @@ class GavelGandiva:
             snap.starts_at - account.solved_at >= self.min_interval_s
         )
         if stale:
-            pairs, draws = self._draw_pairs(snap, pairs, draws), draws + 1
-            split = self._split(snap, pairs)
+            pairs, beside = self._draw_pairs(snap, pairs, draws)
+            draws += 1
+            split = self._split(snap, pairs, beside)
             account = account.with_new_shares(split, snap, carry_s=0.0)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
@@ -80,10 +82,13 @@ class GavelGandiva:
         stop, start = plan_unit_moves(snap, units, list(wanted.values()))
         until = snap.starts_at + self.round_s
         plan = Plan(stop, start, until, until, stale)
-        return plan, PairAccount.with_pairs(replace(account, ran=ran), pairs, draws)
+        return plan, PairAccount.of(account, ran, pairs, draws)
 
-    def _split(self, snap: Snapshot, pairs: IntArray) -> Allocation:
-        """Return capacity / (units × gang) for each accelerator, at most all of a unit's time."""
+    def _split(self, snap: Snapshot, pairs: IntArray, beside: FloatArray) -> Allocation:
+        """Return capacity / (units × gang) for each accelerator, at most all of a unit's time.
+
+        ``beside`` is pairs × 2 × accelerators → steps per second of each beside the other.
+        """
         alone = np.ones(len(snap.job), dtype=bool)
         together = np.searchsorted(snap.job, pairs)
         alone[together] = False
@@ -93,7 +98,7 @@ class GavelGandiva:
         first = np.concatenate([together[:, 0], alone.nonzero()[0]])
         gang = snap.gang[first][:, None]
         runs = (snap.speed[first] > 0) & (gang <= snap.capacity)
-        runs[: len(pairs)] &= (_speeds_beside(snap, together) != 0).all(axis=1)
+        runs[: len(pairs)] &= (beside != 0).all(axis=1)
         share = np.where(runs, snap.devices / (max(len(members), 1) * gang), 0.0)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
         return Allocation(members, share, accelerator_columns(len(snap.capacity)))
@@ -101,40 +106,43 @@ class GavelGandiva:
     def _choose(
         self, snap: Snapshot, account: UnitAccount, members: IntArray
     ) -> tuple[dict[int, int], IntArray]:
-        """Return units → accelerator of those that run, and jobs → unit it runs in."""
+        """Return units → accelerator of those that run, and jobs → unit it runs in.
+
+        No job has shares in two units, alone and in a pair.
+        """
         share = account.tables[SHARE]
         # As in ``gavel``: half a round stands for what was received before the first one.
         promised = share * (snap.starts_at - account.solved_at)
         received = np.maximum(promised - account.owed_s, 0.0) + self.round_s / 2
-        priority = share / (received / received.sum(axis=0))
-        unit, column = share.nonzero()
-        order = np.lexsort((unit, -priority[unit, column].round(9), column))
-        free, gang = snap.capacity.tolist(), snap.gang[members[:, 0]].tolist()
-        ran = [ABSENT] * (len(snap.job) + 1)  # the last one is nobody's
+        priority = (share / (received / received.sum(axis=0))).round(9)
+        gang = snap.gang[members[:, 0]]
+        waits = np.ones(len(members), dtype=bool)
         wanted: dict[int, int] = {}
-        rows_of: list[list[int]] = members.tolist()
-        ends = np.searchsorted(column[order], np.arange(1, len(free) + 1)).tolist()
-        units = unit[order].tolist()
-        for accelerator, (start, end) in enumerate(pairwise([0, *ends])):
-            left = free[accelerator]
-            for u in units[start:end]:
-                if not left:
-                    break
-                if left >= gang[u] and all(ran[row] == ABSENT for row in rows_of[u]):
-                    left -= gang[u]
-                    wanted[u] = accelerator
-                    for row in rows_of[u]:
-                        ran[row] = u
-                    ran[-1] = ABSENT
-        return wanted, np.array(ran[:-1], dtype=np.int64)
+        for accelerator, free in enumerate(snap.capacity.tolist()):
+            unit = (waits & (share[:, accelerator] > 0)).nonzero()[0]
+            unit = unit[(-priority[unit, accelerator]).argsort(kind="stable")]
+            unit = unit[_that_fit(gang[unit], free)]
+            wanted.update(dict.fromkeys(unit.tolist(), accelerator))
+            waits[unit] = False
+        ran = np.full(len(snap.job) + 1, ABSENT)  # the last one is nobody's
+        runs = (~waits).nonzero()[0]
+        ran[members[runs]] = runs[:, None]
+        return wanted, ran[:-1]
 
-    def _draw_pairs(self, snap: Snapshot, before: IntArray, draw: int) -> IntArray:
-        """Return the pairs that stay, and new ones for all who have none, by gang."""
+    def _draw_pairs(
+        self, snap: Snapshot, before: IntArray, draw: int
+    ) -> tuple[IntArray, FloatArray]:
+        """Return the pairs that stay, and new ones for all who have none, by gang.
+
+        Also return pairs × 2 × accelerators → steps per second of each beside the other.
+        """
         if int(snap.gang.sum()) <= int(snap.capacity.sum()):
-            return _NO_PAIRS
-        known = np.isin(before, snap.job).all(axis=1)
-        stay = before[known]
-        stay = stay[_gains(snap, np.searchsorted(snap.job, stay)) >= 1.0]
+            return _NO_PAIRS, _speeds_beside(snap, _NO_PAIRS)
+        before = before[is_among(before, snap.job).all(axis=1)]
+        rows = np.searchsorted(snap.job, before)
+        beside = _speeds_beside(snap, rows)
+        pays = _gains(snap, rows, beside) >= 1.0
+        stay, stay_beside = before[pays], beside[pays]
         alone = np.ones(len(snap.job), dtype=bool)
         alone[np.searchsorted(snap.job, stay)] = False
         job, gang = snap.job[alone], snap.gang[alone]
@@ -144,7 +152,8 @@ class GavelGandiva:
         new = np.concatenate(drawn[1:]) if len(drawn) > 1 else _NO_PAIRS
         # Two that cannot run on the same devices at all stay alone until the next draw.
         beside = _speeds_beside(snap, np.searchsorted(snap.job, new))
-        return np.concatenate([stay, new[(beside != 0).all(axis=1).any(axis=1)]])
+        runs = (beside != 0).all(axis=1).any(axis=1)
+        return np.concatenate([stay, new[runs]]), np.concatenate([stay_beside, beside[runs]])
 
     def _draw_partners(self, jobs: list[int], draw: int) -> IntArray:
         """Return pairs × 2 → job numbers, drawn at random among jobs of one gang."""
@@ -153,14 +162,29 @@ class GavelGandiva:
         return np.sort(pairs, axis=1)
 
 
-def _gains(snap: Snapshot, pairs: IntArray) -> FloatArray:
+def _that_fit(gang: IntArray, free: int) -> list[int]:
+    """Return the places of the gangs that get devices, if each that fits takes its own in turn."""
+    if len(gang) and gang.max() == 1:
+        return list(range(min(free, len(gang))))
+    fit = []
+    for i, size in enumerate(gang.tolist()):
+        if not free:
+            break
+        if size <= free:
+            free -= size
+            fit.append(i)
+    return fit
+
+
+def _gains(snap: Snapshot, pairs: IntArray, beside: FloatArray) -> FloatArray:
     """Return pairs → speeds of the two jobs together over those alone, added up.
 
-    It is the mean over accelerators where either can run; ``pairs`` holds rows of jobs.
+    It is the mean over accelerators where either can run; ``pairs`` holds rows of jobs, and
+    ``beside`` their speeds beside each other.
     """
     alone = snap.profiles.speed[snap.profile[pairs]]
     gain = np.zeros_like(alone)
-    np.divide(_speeds_beside(snap, pairs), alone, out=gain, where=alone > 0)
+    np.divide(beside, alone, out=gain, where=alone > 0)
     runs = (alone > 0).any(axis=1)
     mean: FloatArray = np.where(runs, gain.sum(axis=1), 0.0).sum(axis=1) / runs.sum(axis=1)
     return mean
@@ -177,15 +201,16 @@ def _speeds_beside(snap: Snapshot, pairs: IntArray) -> FloatArray:
     assert snap.speeds is not None
     known = snap.speeds.pairs(snap.cluster.accelerators)
     profiles, profile = snap.profiles, snap.profile[pairs]
-    used, at = np.unique(profile, return_inverse=True)
-    names = [plain_workload(profiles.workload[p]) for p in used.tolist()]
-    workload = np.array([known.index.get(name, -1) for name in names])
-    a, b = workload[at.reshape(profile.shape)].T
-    gang = profiles.gang[profile[:, 0]]
-    for size in np.unique(gang).tolist():
-        same = (gang == size) & (a >= 0) & (b >= 0)
-        packed = known.block(size, "consolidated")
-        speed[same, 0], speed[same, 1] = packed[a[same], b[same]], packed[b[same], a[same]]
+    used = np.zeros(len(profiles.workload), dtype=bool)
+    used[profile] = True
+    workload = np.full(len(used), -1)  # the last row of a block, where all speeds are 0
+    for p in used.nonzero()[0].tolist():
+        workload[p] = known.index.get(plain_workload(profiles.workload[p]), -1)
+    own = workload[profile]
+    other, gang = own[:, ::-1], profiles.gang[profile[:, 0]]
+    for size in set(gang.tolist()):
+        same = gang == size
+        speed[same] = known.block(size, "consolidated")[own[same], other[same]]
     return np.where(profiles.speed[profile] > 0, speed, 0.0)
 
 

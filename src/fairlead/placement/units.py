@@ -70,8 +70,8 @@ def _plan_single_moves(
         return None
     device[rows] = at
     device[:-1][snap.lease < 0] = ABSENT
-    on = np.append(snap.on, ABSENT)
-    held = np.where((device[units] >= 0) & (on[units] == wanted[:, None]), device[units], ABSENT)
+    held = device[units]
+    held[snap.on[units] != wanted[:, None]] = ABSENT
     place_of = _claimed_devices(snap, held)
     elsewhere = (place_of == ABSENT).nonzero()[0]
     if len(elsewhere):
@@ -101,13 +101,12 @@ def _claimed_devices(snap: Snapshot, held: IntArray) -> IntArray:
     ``held`` is units × width → device that a job holds of the wanted accelerator.
     """
     place_of: IntArray = held.max(axis=1)
-    one = np.logical_or.reduce([held == ABSENT, held == place_of[:, None]]).all(axis=1)
+    one = ((held == ABSENT) | (held == place_of[:, None])).all(axis=1)
     usable = np.zeros(len(snap.cluster.node_of) + 1, dtype=bool)  # the last one is no device
     usable[snap.usable] = True
     # Nearly every unit claims one device that no other claims: these are settled at once.
-    units = np.zeros(len(usable), dtype=np.int64)
-    for here in np.where(one, place_of, ABSENT), *held[~one].T:
-        np.add.at(units, here, 1)
+    claimed = np.concatenate([place_of[one], held[~one].ravel()])
+    units = np.bincount(claimed[claimed >= 0], minlength=len(usable))
     rest = (~one | (units[place_of] > 1) & (place_of >= 0)).nonzero()[0].tolist()
     place_of[~usable[place_of]] = ABSENT
     place_of[rest] = ABSENT

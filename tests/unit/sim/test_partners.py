@@ -207,12 +207,13 @@ def test_progress_uses_packed_speeds() -> None:
     assert progress.steps.tolist() == pytest.approx([120.0, 100.0, 40.0])
 
 
-def test_random_starts_and_stops_match_a_simple_integration() -> None:
+@pytest.mark.parametrize("gang", [1, 2])
+def test_random_starts_and_stops_match_a_simple_integration(gang: int) -> None:
     """500 runs; each job's steps are summed interval by interval."""
     rng = np.random.default_rng(7)
     checked = 0
     for _ in range(500):
-        world = World()
+        world = World(gang)
         on: dict[str, int] = {}
         steps = dict.fromkeys("abc", 0.0)
         at = 0.0
@@ -221,7 +222,7 @@ def test_random_starts_and_stops_match_a_simple_integration() -> None:
             for name, device in on.items():
                 partners = [other for other in on if other != name and on[other] == device]
                 rate = min([PACKED[name, other] for other in partners] or [SOLO[name]])
-                steps[name] += rate * (later - at)
+                steps[name] += gang * rate * (later - at)
             at = later
             name = str(rng.choice(list("abc")))
             if name in on:
@@ -229,6 +230,6 @@ def test_random_starts_and_stops_match_a_simple_integration() -> None:
                 del on[name]
                 checked += 1
             else:
-                on[name] = int(rng.integers(2))
+                on[name] = gang * int(rng.integers(2))
                 world.start(at, **{name: on[name]})
     assert checked > 500

@@ -84,13 +84,12 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
     offered repeatedly, by weight, to tenants that have too few or slower ones.
     """
     fastest = _FastestDevices(table.gain, demand)
-    held = fastest.of(devices)
+    held = fastest.of(np.where(table.gain > 0, devices, 0.0))
+    little, weight = _TINY * table.capacity, table.weight[:, None]
     for _ in range(_MAX_OFFERS):
         spare = np.maximum(table.capacity - held.sum(axis=0), 0.0)
-        wants = _wants_more(held, table.gain, demand) & (spare > _TINY * table.capacity)
-        claim = wants * table.weight[:, None]
-        offer = np.divide(spare * claim, claim.sum(axis=0), out=np.zeros_like(claim), where=wants)
-        better = fastest.of(held + offer)
+        claim = (fastest.wants_more(held) & (spare > little)) * weight
+        better = fastest.of(held + spare * claim / np.maximum(claim.sum(axis=0), 1e-300))
         changed = np.abs(better - held).max(initial=0.0)
         held = better
         if changed <= _TINY:
@@ -99,32 +98,31 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
 
 
 class _FastestDevices:
-    """Keeps each row's fastest devices, no more than its demand."""
+    """Each row's fastest devices, no more than its demand."""
 
     def __init__(self, gain: FloatArray, demand: FloatArray) -> None:
         order = np.argsort(-gain, axis=1, kind="stable")
-        self._usable = gain > 0
+        self._gain = gain
         self._demand = demand[:, None]
+        self._enough = demand * (1 - _TINY)
         # Places in the flat table: columns by falling gain, and back.
         first = np.arange(len(gain))[:, None] * gain.shape[1]
         self._sorted = first + order
         self._back = first + np.argsort(order, axis=1)
 
     def of(self, devices: FloatArray) -> FloatArray:
-        """Return what each row keeps of its devices."""
-        usable = np.where(self._usable, devices, 0.0)
-        upto = np.minimum(usable.take(self._sorted).cumsum(axis=1), self._demand)
+        """Return what each row keeps of its devices, all of which it can use."""
+        upto = np.minimum(devices.take(self._sorted).cumsum(axis=1), self._demand)
         upto[:, 1:] -= upto[:, :-1].copy()
         kept: FloatArray = upto.take(self._back)
         return kept
 
-
-def _wants_more(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
-    """Return where a row would take more: it has too few devices, or slower ones."""
-    slowest = np.where(held > _TINY, gain, np.inf).min(axis=1)
-    short = held.sum(axis=1) < demand * (1 - _TINY)
-    wants: BoolArray = (gain > 0) & (short[:, None] | (gain > slowest[:, None]))
-    return wants
+    def wants_more(self, held: FloatArray) -> BoolArray:
+        """Return where a row would take more: it has too few devices, or slower ones."""
+        slowest = np.where(held > _TINY, self._gain, np.inf).min(axis=1)
+        slowest[held.sum(axis=1) < self._enough] = 0.0
+        wants: BoolArray = self._gain > slowest[:, None]
+        return wants
 
 
 def _assign_remainders(held: FloatArray, table: TenantTable, demand: FloatArray) -> FloatArray:

@@ -37,8 +37,8 @@ class Apportionment:
     """virtual tenants × accelerators → devices × rounds lately owed and never given"""
     early: Sequence[bool]
     """accelerators → gangs differ, so that a tenant without a debt may run ahead"""
-    here: IntArray
-    """virtual tenants × accelerators → devices it holds now"""
+    here: BoolArray
+    """virtual tenants × accelerators → whether it holds devices now"""
     waiting: Sequence[list[int]]
     """virtual tenants → rows of its jobs that do not run yet, the first one last"""
     free: list[int]
@@ -66,37 +66,31 @@ class Apportionment:
         offers are sorted once.
         """
         gang = np.array(self.gang, dtype=np.int64)
-        i, j = self._may_run(gang).nonzero()
-        room = np.array(self.free)[j] // gang[i]
-        most = np.array([len(rows) for rows in self.waiting], dtype=np.int64)[i]
-        most = np.minimum(np.minimum(most, room), np.ceil(self.due[i, j] / gang[i]) + 1.0)
-        count = most.astype(np.int64)
-        turn = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        i, j = np.repeat(i, count), np.repeat(j, count)
-        due = self.due[i, j] - turn * gang[i]
-        owed = due > _TINY
-        i, j = i[owed], j[owed]
-        keys = self._keys(i, j, due[owed], gang[i])
+        # Each is offered the gangs that it is owed, the last one perhaps only in part.
+        offers = np.maximum(np.ceil((self.due - _TINY) / gang[:, None]), 0.0) * (self.ideal > 0)
+        count = offers.ravel().astype(np.int64)
+        cell = np.arange(len(count)).repeat(count)
+        i, j = np.divmod(cell, len(self.free))
+        size = gang[i]
+        turn = np.arange(len(cell)) - (count.cumsum() - count)[cell]
+        keys = self._keys(cell, self.due.take(cell) - turn * size, size)
         order = np.lexsort(keys[::-1])
-        served = [[0] * len(self.free) for _ in self.gang]
-        free, waiting, picked, gangs = self.free, self.waiting, self.picked, self.gang
-        left = sum(free)
-        for row, column in zip(i[order].tolist(), j[order].tolist(), strict=True):
-            rows, size = waiting[row], gangs[row]
-            if rows and size <= free[column]:
-                picked.append((row, rows.pop(), column))
-                free[column] -= size
-                served[row][column] += size
-                left -= size
-                if not left:
-                    break
-        self.due -= np.array(served, dtype=np.int64).reshape(self.due.shape)
+        columns = [column[order].tolist() for column in (cell, i, j, size)]
+        free, waiting, due = self.free, self.waiting, self.due.ravel().tolist()
+        for at, row, accelerator, devices in zip(*columns, strict=True):
+            rows = waiting[row]
+            if rows and devices <= free[accelerator]:
+                self.picked.append((row, rows.pop(), accelerator))
+                free[accelerator] -= devices
+                due[at] -= devices
+        self.due[:] = np.array(due).reshape(self.due.shape)
 
     def _serve_ahead(self) -> None:
         """Serve where small gangs may run ahead of their shares."""
         gang = np.array(self.gang, dtype=np.int64)
-        i, j = self._may_run(gang).nonzero()
-        keys = self._keys(i, j, self.due[i, j], gang[i])
+        cell = self._may_run(gang).ravel().nonzero()[0]
+        i, j = np.divmod(cell, len(self.free))
+        keys = (*self._keys(cell, self.due.take(cell), gang[i]), i, j)
         heap: list[Key] = list(zip(*(key.tolist() for key in keys), strict=True))
         heapq.heapify(heap)
         due, free, waiting = self.due.tolist(), self.free, self.waiting
@@ -124,13 +118,16 @@ class Apportionment:
         return may
 
     def _keys(
-        self, i: IntArray, j: IntArray, due: FloatArray, gang: IntArray
-    ) -> tuple[FloatArray | IntArray | BoolArray, ...]:
-        """Return the columns of the keys by which offers are ordered; ``due`` is that of each."""
-        ideal = self.ideal[i, j]
+        self, cell: IntArray, due: FloatArray, gang: IntArray
+    ) -> tuple[FloatArray, FloatArray, IntArray, BoolArray]:
+        """Return the columns of the keys by which offers are ordered; equal ones by their cell.
+
+        ``cell`` is the place of each in the flat tables, ``due`` the debt before it.
+        """
+        ideal = self.ideal.take(cell)
         left = np.maximum(np.floor((gang - due) / ideal + _TINY), -1.0)
-        missed = np.where(left < 0, -(self.missed[i, j] + due) / ideal, 0.0)
-        return left, missed, -gang, self.here[i, j] == 0, i, j
+        missed = np.where(left < 0, -(self.missed.take(cell) + due) / ideal, 0.0)
+        return left, missed, -gang, ~self.here.take(cell)
 
     def fill(self, runs: FloatArray, first: Sequence[float]) -> None:
         """Let waiting jobs run ahead of their tenants' shares on devices that are still free.
@@ -156,7 +153,7 @@ class Apportionment:
 
     def _waits(self) -> BoolArray:
         """Return virtual tenants × 1 → whether some of its jobs do not run yet."""
-        return np.array([[len(rows) > 0] for rows in self.waiting], dtype=bool).reshape(-1, 1)
+        return np.array([bool(rows) for rows in self.waiting], dtype=bool)[:, None]
 
 
 def payable_deviations(
@@ -168,31 +165,29 @@ def payable_deviations(
     into T rounds. All debts on an accelerator are cut in the same proportion.
     """
     kept = dev.copy()
-    for j in range(dev.shape[1]):
-        if (dev[:, j] > _TINY).any():
-            kept[:, j] = _payable_on(dev[:, j], ideal[:, j], gang, float(capacity[j]))
+    late = (dev > _TINY).any(axis=0) & ~_can_pay(dev, ideal, gang, capacity)
+    for j in late.nonzero()[0].tolist():
+        debt, share, count = dev[:, [j]], ideal[:, [j]], capacity[[j]]
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            part = np.where(debt > 0, middle * debt, debt)
+            fits = _can_pay(part, share, gang, count).all()
+            low, high = (middle, high) if fits else (low, middle)
+        kept[:, j] = np.where(dev[:, j] > 0, low * dev[:, j], dev[:, j])
     return kept
 
 
-def _payable_on(dev: FloatArray, ideal: FloatArray, gang: IntArray, capacity: float) -> FloatArray:
+def _can_pay(dev: FloatArray, ideal: FloatArray, gang: IntArray, capacity: IntArray) -> BoolArray:
+    """Return accelerators → whether the gangs due by then fit into every number of rounds."""
     rounds = np.arange(1, _ROUNDS_AHEAD + 1)[:, None]
-    by_then = rounds * ideal
-    sizes = np.unique(gang).tolist()
-    of_size = [slice(None) if len(sizes) == 1 else gang == g for g in sizes]
-
-    def fits(part: float) -> bool:
-        owed = np.where(dev > 0, part * dev, dev) + by_then - gang
-        gangs = np.maximum(np.ceil(owed / gang - _TINY), 0.0) * gang
-        need = np.zeros(_ROUNDS_AHEAD)
-        for g, those in zip(sizes, of_size, strict=True):
-            # Smaller gangs together take whole places of the next larger size.
-            need = np.ceil(need / g - _TINY) * g + gangs[:, those].sum(axis=1)
-        return bool((need <= capacity * rounds[:, 0] + _TINY).all())
-
-    if fits(1.0):
-        return dev
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return np.where(dev > 0, low * dev, dev)
+    # Virtual tenants are the last axis, the longest one, along which numpy is fast.
+    by_then = rounds[:, :, None] * ideal.T.copy()
+    owed = dev.T + by_then - gang
+    gangs = np.maximum(np.ceil(owed / gang - _TINY), 0.0) * gang
+    need = np.zeros((_ROUNDS_AHEAD, len(capacity)))
+    for size in np.unique(gang).tolist():
+        # Smaller gangs together take whole places of the next larger size.
+        need = np.ceil(need / size - _TINY) * size + gangs[:, :, gang == size].sum(axis=2)
+    fits: BoolArray = np.logical_and.reduce(need <= capacity * rounds + _TINY)
+    return fits

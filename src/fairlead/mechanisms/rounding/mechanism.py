@@ -89,7 +89,6 @@ class Rounding:
         A device given to a tenant belongs to it until the round ends. Devices that its jobs do not
         use go to others, first to those with the largest debt there, and are not counted for them.
         """
-        lacks, owed = memory.given_and_owed(snap)
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
         waits = (~busy[:-1]).nonzero()[0]
@@ -97,6 +96,7 @@ class Rounding:
         at, column = ((snap.speed[waits] > 0) & (free > 0)).nonzero()
         if not len(at):
             return NO_PLACEMENTS
+        lacks, owed = memory.given_and_owed(snap)
         row = waits[at]
         tenant = snap.tenant[row]
         keys = (
@@ -127,7 +127,7 @@ class Rounding:
         wanted = _assign_with_few_moves(snap, round_.picked)
         for row in [row for row, counts in spans.items() if len(counts) == 1]:
             wanted[row] = next(iter(spans.pop(row)))
-        if self.spans == "idle" and any(round_.free):
+        if self.spans == "idle" and not snap.profiles.single and any(round_.free):
             rows = np.array([row for waiting in round_.waiting for row in waiting], dtype=int)
             order = np.lexsort((rows, memory.served_at[rows], rank[rows]))
             spans = span_idle(snap, round_.free, rows[order].tolist())
@@ -136,32 +136,35 @@ class Rounding:
 
 def _new_round(snap: Snapshot, memory: Deviations) -> Apportionment:
     """Return the round with everything still to be given."""
-    member, count = memory.member, len(memory.name)
-    first_come = np.array([tenant.inner == "fifo" for tenant in snap.tenants] or [False])
-    in_order = first_come[np.minimum(snap.tenant, len(first_come) - 1)]
+    member, count, gang = memory.member, len(memory.name), memory.gang.tolist()
     # Longest without service first (OEF §6.1.3), or in order of arrival.
-    turn = np.where(in_order, 0.0, -waiting_s(snap, memory.served_at))
-    order = np.lexsort((snap.job, snap.arrival_at, turn, -snap.priority, member))
-    ends = np.searchsorted(member[order], np.arange(1, count + 1)).tolist()
-    rows = order.tolist()
-    here = np.zeros(memory.ideal.shape, dtype=np.int64)
+    turn = -waiting_s(snap, memory.served_at)
+    first_come = [tenant.inner == "fifo" for tenant in snap.tenants]
+    if any(first_come):
+        turn[np.array(first_come)[np.minimum(snap.tenant, len(first_come) - 1)]] = 0.0
+    keys = [snap.arrival_at, turn, member]
+    if snap.priority.any():
+        keys.insert(2, -snap.priority)
+    rows = np.lexsort(keys).tolist()  # equal ones stay in order of submission
+    ends = np.bincount(member, minlength=count).cumsum().tolist()
+    here = np.zeros(memory.ideal.shape, dtype=bool)
     runs = (snap.on >= 0).nonzero()[0]
-    np.add.at(here, (member[runs], snap.on[runs]), snap.gang[runs])
+    here[member[runs], snap.on[runs]] = True
     return Apportionment(
         due=memory.dev + memory.ideal,
         ideal=memory.ideal,
-        gang=memory.gang.tolist(),
+        gang=gang,
         missed=memory.missed,
-        early=_with_unequal_gangs(memory),
+        early=_with_unequal_gangs(memory, gang),
         here=here,
         waiting=[rows[a:b][::-1] for a, b in zip([0, *ends], ends, strict=False)],
         free=snap.capacity.tolist(),
     )
 
 
-def _with_unequal_gangs(memory: Deviations) -> list[bool]:
+def _with_unequal_gangs(memory: Deviations, gang: list[int]) -> list[bool]:
     """Return accelerators → whether virtual tenants of several gangs can run there."""
-    if not len(memory.gang) or memory.gang.min() == memory.gang.max():
+    if len(set(gang)) < 2:
         return [False] * memory.gain.shape[1]
     return [len(np.unique(memory.gang[can])) > 1 for can in memory.gain.T > 0]
 
@@ -187,23 +190,17 @@ def _assign_with_few_moves(snap: Snapshot, picked: Sequence[tuple[int, int, int]
     Jobs of one virtual tenant can stand in for one another, so a job that already runs on one of
     the accelerators that they were given stays there.
     """
-    wanted = [-1] * len(snap.job)
-    alike: dict[int, tuple[list[int], list[int]]] = {}
-    on = snap.on.tolist()
-    for i, row, j in picked:
-        if i not in alike:
-            alike[i] = [], []
-        rows, places = alike[i]
-        rows.append(row)
-        places.append(j)
-    for rows, places in alike.values():
-        movers = []
-        for row in rows:
-            if on[row] in places:
-                places.remove(on[row])
-                wanted[row] = on[row]
-            else:
-                movers.append(row)
-        for row, place in zip(movers, places, strict=True):
-            wanted[row] = place
+    wanted, on = [-1] * len(snap.job), snap.on.tolist()
+    places: dict[int, list[int]] = {i: [] for i, _, _ in picked}
+    for i, _, j in picked:
+        places[i].append(j)
+    movers = []
+    for i, row, _ in picked:
+        if on[row] in places[i]:
+            places[i].remove(on[row])
+            wanted[row] = on[row]
+        else:
+            movers.append((i, row))
+    for i, row in movers:
+        wanted[row] = places[i].pop(0)
     return np.array(wanted, dtype=np.int64)

@@ -119,6 +119,8 @@ class Deviations:
 
     def last_served(self, snap: Snapshot) -> FloatArray:
         """Return jobs → time at which it last held devices, or arrived."""
+        if np.array_equal(self.job, snap.job):
+            return self.served_at.copy()
         served = snap.arrival_at.copy()
         if len(self.job):
             at = np.minimum(np.searchsorted(self.job, snap.job), len(self.job) - 1)

@@ -20,11 +20,14 @@ def span_idle(
     ``waiting`` are rows in the order in which they should run; ``free`` is used up.
     """
     spans: dict[int, dict[int, int]] = {}
+    gang = snap.gang
     for row in waiting:
-        size, speed = int(snap.gang[row]), snap.profiles.speed[snap.profile[row]]
+        if gang[row] == 1:
+            continue
+        size, speed = int(gang[row]), snap.profiles.speed[snap.profile[row]]
         usable = [j for j in np.argsort(-speed, kind="stable").tolist() if speed[j] and free[j]]
         room = np.cumsum([free[j] for j in usable])
-        if size == 1 or not len(room) or room[-1] < size:
+        if not len(room) or room[-1] < size:
             continue
         counts: dict[int, int] = {}
         for j in reversed(usable[: int(np.searchsorted(room, size)) + 1]):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.commands import Launch
 from fairlead.model.lease import SLOT_LIMIT
 from fairlead.sim.cluster.partners import DevicePartners
@@ -40,9 +40,9 @@ class DeviceSharing:
         self._partners: DevicePartners | None = None
         """jobs on each device; created on the first sharing, or at once if neighbours matter"""
         if self._neighbours_matter:
-            self._partners = DevicePartners(np.full(devices, -1))
-        self._affected: set[int] = set()
-        """jobs whose partners changed at ``_affected_at`` and whose speed is not yet updated"""
+            self._partners = DevicePartners(np.full(devices, -1), len(progress.total))
+        self._affected = np.zeros(len(progress.total) + 1, dtype=bool)  # the last one is nobody
+        """job → whether its partners changed at ``_affected_at`` and its speed is out of date"""
         self._affected_at = 0.0
 
     @property
@@ -59,22 +59,20 @@ class DeviceSharing:
         if self._partners is None:
             if not self._is_first_share(command):
                 return
-            self._partners = DevicePartners(self._job_on())
-        self._affected |= self._partners.start(command.on)
+            self._partners = DevicePartners(self._job_on(), len(self._progress.total))
+        self._affected[self._partners.start(command.on)] = True
         if self._neighbours_matter:
-            self._affected |= self._jobs_near(command.on.device)
+            self._affected[self._jobs_near(command.on.device)] = True
         self._affected_at = at
 
     def end(self, job: IntArray, at: float) -> None:
         """Remove ended jobs."""
         if self._partners is None:
             return
-        ended = job.tolist()
         if self._neighbours_matter:
-            held = np.concatenate([self._partners.devices(number) for number in ended])
-            self._affected |= self._jobs_near(held)
-        self._affected |= self._partners.end(ended)
-        self._affected -= set(ended)
+            self._affected[self._jobs_near(self._partners.devices_of(job))] = True
+        self._affected[self._partners.end(job)] = True
+        self._affected[job] = False
         self._affected_at = at
 
     def update_speeds(self) -> None:
@@ -82,32 +80,38 @@ class DeviceSharing:
 
         Called once per instant, because partners leave and others start at the same instant.
         """
-        if not self._affected:
+        if self._partners is None:
             return
-        assert self._partners is not None
-        progress, partners = self._progress, self._partners
-        job = np.array(sorted(self._affected), dtype=np.int64)
-        self._affected.clear()
+        job = self._affected[:-1].nonzero()[0]
+        if not len(job):
+            return
+        self._affected[job] = False
+        progress = self._progress
         self._speed_changes.record_progress(job, self._affected_at)
-        rate, portion = [], []
-        for number in job.tolist():
-            beside = partners.beside(number) if self._physics is None else None
-            if beside is not None:
-                device, others = beside
-                rate.append(self._true_speeds.speed_on_device(number, device, others))
-                portion.append(1 / (1 + len(others)))
-                continue
-            devices, sharing = partners.devices(number), partners.partners_of(number)
-            near = self._neighbours(number, devices, sharing)
-            rate.append(self._true_speeds.speed_with(number, devices, sharing, near))
-            portion.append(partners.portion(number))
-        progress.rate[job], progress.portion[job] = rate, portion
+        progress.rate[job], progress.portion[job] = self._speeds_and_portions(job, self._partners)
         if self._physics is not None:
             progress.rate[job] *= self._physics.working_fraction(job, self._checkpoint_s)
-        for number in self._speed_changes.leaving.intersection(job.tolist()):
-            progress.rate[number] = 0.0
+        progress.rate[job[self._speed_changes.leaving[job]]] = 0.0
         progress.finish_at[job] = progress.progress_from[job] + progress.time_left(job)
         progress.schedule_finish(job, progress.until)
+
+    def _speeds_and_portions(
+        self, job: IntArray, partners: DevicePartners
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return jobs → true steps per second, and jobs → devices held, shared ones in part."""
+        rate, portion = np.empty(len(job)), np.empty(len(job))
+        pair = np.zeros(len(job), dtype=bool)
+        if self._physics is None:
+            pair, device, partner = partners.in_pairs(job)
+            rate[pair] = self._true_speeds.speeds_in_pairs(job[pair], device, partner)
+            portion[pair] = np.where(partner < 0, 1.0, 0.5)
+        for i in (~pair).nonzero()[0].tolist():
+            number = int(job[i])
+            devices, sharing = partners.devices(number), partners.partners_of(number)
+            near = self._neighbours(number, devices, sharing)
+            rate[i] = self._true_speeds.speed_with(number, devices, sharing, near)
+            portion[i] = partners.portion(number)
+        return rate, portion
 
     def _is_first_share(self, command: Launch) -> bool:
         """Return whether a device gets its first second job; if not, record the leases."""
@@ -131,7 +135,7 @@ class DeviceSharing:
         job = self._progress.jobs_of(self._last_on)
         return np.where(self._progress.lease[job] == self._last_on, job, -1)
 
-    def _jobs_near(self, devices: IntArray) -> set[int]:
+    def _jobs_near(self, devices: IntArray) -> IntArray:
         """Return the jobs on the nodes of these devices."""
         assert self._physics is not None
         assert self._partners is not None
@@ -144,5 +148,6 @@ class DeviceSharing:
         if not self._neighbours_matter:
             return []
         assert self._partners is not None
-        near = self._jobs_near(devices) - {job, *partners}
-        return [(other, self._partners.devices(other)) for other in sorted(near)]
+        near = self._jobs_near(devices).tolist()
+        own = {job, *partners}
+        return [(other, self._partners.devices(other)) for other in near if other not in own]

@@ -1,22 +1,10 @@
 """Leases in the virtual cluster whose speed changes before they end."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.sim.cluster.accounting import ProgressLedger
 from fairlead.sim.cluster.progress import JobProgress
-
-
-@dataclass(slots=True)
-class _LeaseStart:
-    """Values at the start of a lease whose speed has changed since."""
-
-    held_from: float
-    progress_from: float
-    saved: float
-    """steps of the last checkpoint"""
 
 
 class SpeedChanges:
@@ -28,23 +16,26 @@ class SpeedChanges:
         self._progress = progress
         self._ledger = ledger
         self._checkpoint_s = checkpoint_s
-        self._changed: dict[int, _LeaseStart] = {}
-        """job → start of its lease, for jobs whose speed has changed during it"""
-        self.leaving: set[int] = set()
-        """preempted jobs that still hold their devices and make no more steps"""
+        n = len(progress.total)
+        self._changed = np.zeros(n, dtype=bool)
+        """job → whether its speed has changed during its lease; if so, the columns below count"""
+        self._held_from = np.zeros(n)
+        """``held_from`` at the start of the lease"""
+        self._progress_from = np.zeros(n)
+        """``progress_from`` at the start of the lease"""
+        self._saved = np.zeros(n)
+        """steps of the last checkpoint before the last change"""
+        self.leaving = np.zeros(n, dtype=bool)
+        """job → whether it is preempted but still holds its devices, and makes no more steps"""
 
     def record_progress(self, job: IntArray, at: float) -> None:
         """Credit jobs with their progress so far and continue from here."""
         progress = self._progress
-        for number in job.tolist():
-            if number not in self._changed:
-                began = (
-                    progress.held_from[number],
-                    progress.progress_from[number],
-                    progress.done[number],
-                )
-                self._changed[number] = _LeaseStart(*map(float, began))
-            self._changed[number].saved = self._last_checkpoint(number, at)
+        first = job[~self._changed[job]]
+        self._changed[first] = True
+        self._held_from[first] = progress.held_from[first]
+        self._progress_from[first] = progress.progress_from[first]
+        self._saved[job] = self._last_checkpoint(job, at)
         self._ledger.credit(job, at, progress.steps_at(job, at))
         progress.held_from[job] = at
         progress.progress_from[job] = np.maximum(progress.progress_from[job], at)
@@ -54,35 +45,26 @@ class SpeedChanges:
         self.record_progress(job, at)
         self._progress.rate[job] = 0.0
         self._progress.finish_at[job] = np.inf
-        self.leaving.update(job.tolist())
+        self.leaving[job] = True
 
     def forget(self, job: IntArray) -> None:
         """Remove jobs whose leases have ended."""
-        for number in job.tolist() if self._changed else ():
-            self._changed.pop(number, None)
-            self.leaving.discard(number)
+        self._changed[job] = False
+        self.leaving[job] = False
 
     def held_from(self, job: IntArray) -> FloatArray:
         """Return the start times of the leases of running jobs."""
-        began = self._progress.held_from[job]
-        for i, number in enumerate(job.tolist() if self._changed else ()):
-            if number in self._changed:
-                began[i] = self._changed[number].held_from
-        return began
+        return np.where(self._changed[job], self._held_from[job], self._progress.held_from[job])
 
     def restore_checkpointed_steps(self, job: IntArray, at: float, after: FloatArray) -> None:
         """Correct ``after``, the checkpointed steps of lost jobs, where the speed has changed."""
-        for i, number in enumerate(job.tolist()):
-            if number in self._changed:
-                after[i] = self._last_checkpoint(number, at)
+        changed = self._changed[job]
+        after[changed] = self._last_checkpoint(job[changed], at)
 
-    def _last_checkpoint(self, job: int, at: float) -> float:
-        """Return the steps in the last checkpoint of a job whose speed has changed."""
-        progress, start = self._progress, self._changed[job]
-        every, begin = self._checkpoint_s, start.progress_from
-        last_at = begin + max(at - begin, 0.0) // every * every
-        if last_at < progress.progress_from[job]:
-            return start.saved
-        return float(
-            progress.done[job] + (last_at - progress.progress_from[job]) * progress.rate[job]
-        )
+    def _last_checkpoint(self, job: IntArray, at: float) -> FloatArray:
+        """Return the steps in the last checkpoints of jobs whose speed has changed."""
+        progress, begin = self._progress, self._progress_from[job]
+        last_at = begin + np.maximum(at - begin, 0.0) // self._checkpoint_s * self._checkpoint_s
+        since = last_at - progress.progress_from[job]
+        made = progress.done[job] + since * progress.rate[job]
+        return np.where(since < 0, self._saved[job], made)

@@ -53,8 +53,7 @@ class TrueSpeeds:
         None if the table has none"""
         self._alone: dict[tuple[str, bool, tuple[int, ...]], float] = {}
         """cache: the same without a partner"""
-        self._accelerator_of: list[int] = cluster.accelerator_of.tolist()
-        self._on_device: dict[tuple[int, int, int], float] = {}
+        self._in_pair: dict[tuple[int, int, int], float] = {}
         """cache: (row of the job, row of its partner or -1, accelerator) → steps per second"""
 
     def entry(self, units: Placements) -> IntArray:
@@ -124,17 +123,23 @@ class TrueSpeeds:
             keeps *= physics.contention_factor(job, devices, neighbours)
         return keeps * self._slowest(job, spread, on, partners)
 
-    def speed_on_device(self, job: int, device: int, partners: Sequence[int]) -> float:
-        """Return what ``speed_with`` does for a single device without physics."""
-        accelerator = self._accelerator_of[device]
-        if len(partners) > 1:
-            return self._slowest(job, False, (accelerator,), partners)
-        row_of = self._row_of.item
-        key = row_of(job), row_of(partners[0]) if partners else -1, accelerator
-        speed = self._on_device.get(key)
-        if speed is None:
-            speed = self._on_device[key] = self._slowest(job, False, (accelerator,), partners)
-        return speed
+    def speeds_in_pairs(self, job: IntArray, device: IntArray, partner: IntArray) -> FloatArray:
+        """Return what ``speed_with`` does for jobs on one device each, without physics.
+
+        ``partner`` is the only job beside each, -1 for none.
+        """
+        accelerator, row_of = self.cluster.accelerator_of[device], self._row_of
+        beside = np.where(partner >= 0, row_of[partner], -1)
+        keys = zip(row_of[job].tolist(), beside.tolist(), accelerator.tolist(), strict=True)
+        speeds = []
+        for i, key in enumerate(keys):
+            speed = self._in_pair.get(key)
+            if speed is None:
+                partners = [] if partner[i] < 0 else [int(partner[i])]
+                speed = self._slowest(int(job[i]), False, (key[2],), partners)
+                self._in_pair[key] = speed
+            speeds.append(speed)
+        return np.array(speeds)
 
     def speed_on(
         self, job: int, accelerator: int, placement: Consolidation | None, partners: Sequence[int]

@@ -24,7 +24,7 @@ def random_round(seed: int) -> Apportionment:
         gang=[gang] * rows,
         missed=rng.random(ideal.shape) * (rng.random(ideal.shape) < 0.5),
         early=[False] * width,
-        here=rng.integers(0, 2, ideal.shape),
+        here=rng.integers(0, 2, ideal.shape) > 0,
         waiting=[list(range(end - n, end)) for end, n in zip(ends, jobs, strict=True)],
         free=rng.integers(0, 8, width).tolist(),
     )
