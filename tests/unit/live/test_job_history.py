@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.live.scripted_live import scripted_live
 
-from fairlead.live.history.exits import exit_text, failed_rank, log_tail
+from fairlead.live.history.exits import exit_text, failed_rank, failure_text, log_tail
 from fairlead.live.history.job_history import JobHistory, JobReports, LeaseRecord, merged
 from fairlead.live.history.metric_points import Point
 from fairlead.live.leases.renewal import Renewal
@@ -62,6 +62,13 @@ def test_damaged_document_is_an_empty_history(text: str) -> None:
 )
 def test_exit_code_names_its_signal(code: int, text: str) -> None:
     assert exit_text(code) == text
+
+
+def test_a_container_that_does_not_start_is_named() -> None:
+    assert failure_text((125, -9, 125), in_container=False) == "it exited with 137 (SIGKILL), 125"
+    assert failure_text((1,), in_container=True) == "it exited with 1"
+    message = failure_text((125,), in_container=True)
+    assert message.startswith("it exited with 125: its container could not be started; ")
 
 
 def test_log_tail_is_bounded_and_escaped(tmp_path: Path) -> None:

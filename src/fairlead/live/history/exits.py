@@ -1,11 +1,13 @@
 """Exits of a job's processes: codes, signals and the last lines of their logs."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fairlead.engines.keeper import log_file
 
+_NOT_STARTED = 125
+"""exit code of docker and podman for failures of their own"""
 _MAX_TAIL_LINES, _MAX_TAIL_BYTES = 20, 4096
 
 
@@ -18,6 +20,14 @@ def exit_text(code: int) -> str:
     """Return an exit code with the signal it stands for: ``137 (SIGKILL)``."""
     name = signal_of(code)
     return str(shell_code(code)) if name is None else f"{shell_code(code)} ({name})"
+
+
+def failure_text(codes: Collection[int], *, in_container: bool) -> str:
+    """Return why a job failed: ``it exited with 1, 137 (SIGKILL)``."""
+    text = f"it exited with {', '.join(exit_text(code) for code in sorted(set(codes)))}"
+    if in_container and _NOT_STARTED in codes:
+        text += ": its container could not be started; the job's log says why"
+    return text
 
 
 def signal_of(code: int) -> str | None:

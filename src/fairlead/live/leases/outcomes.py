@@ -12,7 +12,7 @@ from fairlead.job import checkpoint
 from fairlead.live.accounting import JobCounters
 from fairlead.live.clock import Clock
 from fairlead.live.event_stream import EventStream
-from fairlead.live.history.exits import exit_text
+from fairlead.live.history.exits import failure_text
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inputs.inbox import EventFactory, Inbox
 from fairlead.live.job_ends.ends import JobEnds
@@ -236,9 +236,10 @@ class LeaseOutcomes:
     def _announce(self, at: float, lease: OpenLease, ended: Ended) -> None:
         if ended.ending in ("finished", "left"):
             self.overheads.record(lease, at)
-        codes = ", ".join(exit_text(code) for code in sorted(set(ended.exit_codes)))
-        failed = f"it exited with {codes}" if ended.ending == "failed" and codes else ""
-        message = ended.message or failed
+        message = ended.message
+        if not message and ended.ending == "failed" and ended.exit_codes:
+            in_container = bool(self._specs[lease.job].container)
+            message = failure_text(ended.exit_codes, in_container=in_container)
         state = self._queries.job_state(self._queries.job_number(lease.job))
         if message == ended.switch and state != JobState.ACTIVE:
             message = ""  # its processes were to end anyway
