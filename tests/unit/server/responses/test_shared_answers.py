@@ -1,10 +1,13 @@
 """Questions of many clients: equal ones are computed once, about a state that is current."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.live.scripted_live import scripted_live
+from tests.support.waiting import eventually
+from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.model.snapshot import Snapshot
 from fairlead.server import shared_answers
@@ -12,9 +15,17 @@ from fairlead.server.access.tokens import Principal
 from fairlead.server.shared_answers import SharedAnswers
 
 
+@contextlib.asynccontextmanager
+async def settled_live(data: Path) -> AsyncIterator[ScriptedLive]:
+    """Run a scheduler whose state does not change by itself any more."""
+    async with scripted_live(data) as site:
+        await eventually(lambda: site.live.journal.seq, "no plan has been due")
+        yield site
+
+
 def test_equal_questions_share_an_answer_until_the_state_changes(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with scripted_live(tmp_path) as site:
+        async with settled_live(tmp_path) as site:
             live, answers, computed = site.live, SharedAnswers(), []
 
             def count(snap: Snapshot) -> int:
@@ -34,7 +45,7 @@ def test_equal_questions_share_an_answer_until_the_state_changes(tmp_path: Path)
 
 def test_a_question_that_waits_is_answered_for_all_who_ask_meanwhile(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with scripted_live(tmp_path) as site:
+        async with settled_live(tmp_path) as site:
             answers = SharedAnswers()
             async with answers.turn:
                 first = asyncio.ensure_future(
@@ -54,7 +65,7 @@ def test_neither_errors_nor_old_answers_are_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
-        async with scripted_live(tmp_path) as site:
+        async with settled_live(tmp_path) as site:
             live, answers = site.live, SharedAnswers()
 
             def fail(_: Snapshot) -> int:
