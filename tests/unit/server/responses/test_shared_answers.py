@@ -17,7 +17,7 @@ from fairlead.server.shared_answers import SharedAnswers
 
 @contextlib.asynccontextmanager
 async def settled_live(data: Path) -> AsyncIterator[ScriptedLive]:
-    """Run a scheduler whose state does not change by itself any more."""
+    """Run a scheduler whose state no longer changes by itself."""
     async with scripted_live(data) as site:
         await eventually(lambda: site.live.journal.seq, "no plan has been due")
         yield site
