@@ -68,9 +68,15 @@ def test_an_error_of_the_server_is_not_taken_for_its_stop() -> None:
     async def lose(*_: object) -> None:
         raise asyncio.CancelledError
 
+    async def receive() -> Message:
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
     async def ask() -> None:
         wrapped = InterruptionMiddleware(lose, answer_to)
         with pytest.raises(asyncio.CancelledError):
-            await wrapped({"type": "http", "method": "GET"}, None, None)  # type: ignore[arg-type]
+            await wrapped({"type": "http", "method": "GET"}, receive, send)
 
     asyncio.run(ask())
