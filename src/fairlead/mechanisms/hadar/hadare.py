@@ -181,7 +181,7 @@ def _no_device_is_idle(snap: Snapshot) -> bool:
 
 
 def _count_cells(snap: Snapshot) -> int:
-    """Return the number of accelerators of all nodes, each of its own node and up."""
+    """Return the number of accelerators with devices that are up, added up over nodes."""
     cluster, up = snap.cluster, snap.usable
     cells = zip(cluster.accelerator_of[up].tolist(), cluster.node_of[up].tolist(), strict=True)
     return len(set(cells))
