@@ -47,6 +47,7 @@ from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
 from fairlead.live.leases.restored import end_restored_leases
 from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
+from fairlead.live.nodes.lease_use import LeaseUse
 from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.reconfiguration.decision import read_decision
@@ -116,6 +117,7 @@ class Live:
         self.suspicious_reports = checker.reports
         self._registry = LeaseRegistry(self.queries, self.clock, checker)
         self.leases = self._registry.open
+        self.lease_use = LeaseUse(self.scheduler, self.queries, self.leases)
         self.history = HistoryRecorder(
             store, token, self.counters, self.leases, clock=self.clock, workers=self._workers
         )
@@ -352,7 +354,7 @@ class Live:
         events = [*self._registry.progress_events(at), *self._pins.events(at)]
         events += self.speeds.measurements.events(at)
         if self.scheduler.capabilities.reads_measured:
-            events += measured(self.leases.values(), at)
+            events += measured(self.leases.values(), self.lease_use, at)
         if self.scheduler.capabilities.reads_restarts:
             events += self._restarts.events(at)
         return events
@@ -372,5 +374,8 @@ class Live:
                 self._lease_outcomes.steps_saved(report)
             case Progressed(lease, steps):
                 self._registry.record_printed_steps(lease, steps)
-            case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport() | DevicesRead():
+            case DevicesRead():
+                self.lease_use.record(report)
+                self.nodes.report(report)
+            case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport():
                 self.nodes.report(report)

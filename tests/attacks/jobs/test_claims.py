@@ -177,7 +177,7 @@ def test_an_impossible_speed_is_not_measured(tmp_path: Path) -> None:
             leases = await run.lease(honest), await run.lease(liar)
             report(run, leases[0], 1.0, steps_per_s=10.0)  # believed: 1 step/s
             report(run, leases[1], 1.0, steps_per_s=10.1)
-            events = measured(run.live.leases.values(), run.live.clock.now())
+            events = measured(run.live.leases.values(), run.live.lease_use, run.live.clock.now())
             assert [event.lease for event in events if isinstance(event, ev.Measured)] == [
                 leases[0]
             ]

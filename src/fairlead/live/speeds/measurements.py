@@ -7,6 +7,7 @@ from fairlead.core.queries import Queries
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.renewal import RenewalAnswer
+from fairlead.live.nodes.lease_use import LeaseUse
 from fairlead.live.speeds.memory import too_large
 from fairlead.model import events as ev
 from fairlead.model.speeds.elastic import speed_of_size
@@ -17,21 +18,22 @@ _SAME = 0.05
 """relative difference up to which two speeds count as the same"""
 
 
-def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
-    """Return the reported speeds of running jobs, with utilisation and memory if reported.
+def measured(leases: Iterable[OpenLease], use: LeaseUse, at: float) -> list[ev.Event]:
+    """Return the reported speeds of running jobs, with utilisation and memory if known.
 
     Leaves out speeds that are not possible, and those of packed jobs that were measured before
     their partner came or left.
 
-    Jobs report these as the metrics ``utilization`` (0 to 1) and ``memory_gib`` (of one device).
+    Jobs may report the metrics ``utilization`` (0 to 1) and ``memory_gib`` (of one device);
+    ``use`` has what the driver of their devices reads.
     """
     return [
         ev.Measured(
             at,
             lease.number,
             lease.steps_per_s,
-            _within(lease.metrics.get("utilization"), 1.0),
-            _within(lease.metrics.get("memory_gib"), 1e6),
+            _utilization(lease, use),
+            _memory_gib(lease, use),
         )
         for lease in leases
         if lease.steps_per_s > 0 and not lease.leaving and lease.speeds.current
@@ -110,6 +112,19 @@ class SpeedMeasurements:
 
 def _is_same(speed: float, other: float) -> bool:
     return abs(speed - other) <= _SAME * other
+
+
+def _utilization(lease: OpenLease, use: LeaseUse) -> float | None:
+    """Return the utilisation that a job reports, else the one that was read."""
+    reported = _within(lease.metrics.get("utilization"), 1.0)
+    return use.utilization(lease.number) if reported is None else reported
+
+
+def _memory_gib(lease: OpenLease, use: LeaseUse) -> float | None:
+    """Return a job's memory on one device: libraries report tensors, without their context."""
+    reported = _within(lease.metrics.get("memory_gib"), 1e6)
+    known = [gib for gib in (reported, use.memory_gib(lease.number)) if gib is not None]
+    return max(known, default=None)
 
 
 def _within(value: float | None, maximum: float) -> float | None:

@@ -141,11 +141,11 @@ def test_a_speed_measured_beside_a_partner_never_counts_for_the_job_alone(tmp_pa
             assert live.speeds.measurements.events(1.0) == []
             await one.report(3.8, 7.0, 7.0)  # the open window began beside the partner
             assert not opened.speeds.current
-            assert measured([opened], 1.0) == []
+            assert measured([opened], live.lease_use, 1.0) == []
             assert live.speeds.measurements.events(1.0) == []
             await one.report(9.0, 9.1, 8.9)
             assert live.scheduler.measured_speeds.steps_per_s == {SpeedKey(A, 1, "v100"): 9.0}
-            (report,) = measured([opened], 1.0)
+            (report,) = measured([opened], live.lease_use, 1.0)
             assert isinstance(report, ev.Measured)
             assert report.steps_per_s == 8.9
 
