@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import eventually
 
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.local.engine import LocalEngine
@@ -47,9 +48,9 @@ def commands(root: Path) -> list[str]:
     return (root / "commands").read_text().split()
 
 
-async def job_of(engine: LocalEngine, root: Path, *command: str) -> Ended:
-    """Run a job to its end."""
-    order = LaunchOrder(
+def order_of(root: Path, *command: str) -> LaunchOrder:
+    """Return the order of a job's lease."""
+    return LaunchOrder(
         lease=0,
         job="j",
         tenant="t",
@@ -63,7 +64,11 @@ async def job_of(engine: LocalEngine, root: Path, *command: str) -> Ended:
         total_steps=None,
         grace_s=1.0,
     )
-    await engine.launch(order)
+
+
+async def job_of(engine: LocalEngine, root: Path, *command: str) -> Ended:
+    """Run a job to its end."""
+    await engine.launch(order_of(root, *command))
     async for report in engine.reports():
         if isinstance(report, Ended):
             return report
@@ -82,6 +87,29 @@ def test_jobs_find_the_daemon_which_ends_with_the_server(root: Path) -> None:
 
     asyncio.run(scene())
     assert commands(root) == ["get_server_list", "-d", "quit"]
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_server_waits_for_stopped_jobs_and_leaves_the_daemon_to_others(
+    root: Path, is_stopped: bool
+) -> None:
+    async def scene() -> None:
+        engine = LocalEngine(root, parse_cluster("v100=1"), mps=MpsDaemon(root))
+        await engine.adopt(())
+        await engine.launch(order_of(root, "/bin/sh", "-c", "touch ran; exec sleep 60"))
+        await eventually((root / "ran").exists)
+        if is_stopped:
+            await engine.stop(0)
+        await engine.close()
+        keepers = LocalEngine(root, parse_cluster("v100=1"))
+        await keepers.adopt([0])
+        assert bool(await keepers.running()) != is_stopped
+        await keepers.kill(0)
+        await eventually(lambda: not keepers._pidfds)
+        await keepers.close()
+
+    asyncio.run(scene())
+    assert commands(root) == ["get_server_list", "-d", *["quit"][: int(is_stopped)]]
 
 
 def test_a_daemon_that_jobs_still_use_is_left_to_the_next_server(root: Path) -> None:

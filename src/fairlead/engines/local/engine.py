@@ -1,6 +1,7 @@
 """The local engine: runs gangs on this machine's devices, real or emulated."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
 _POLL_S = 0.01
+_END_S = 10.0
+"""seconds for which the end of stopped leases is waited for before MPS is left to them"""
 
 
 class LocalEngine(GrowthSupervisor):
@@ -52,6 +55,8 @@ class LocalEngine(GrowthSupervisor):
         """nodes that are reported down, since they have no device left"""
         self._users, self._mps = users, mps
         self._processes_per_device = processes_per_device
+        self._stopped: set[int] = set()
+        """leases with a request to end"""
         if users:
             allow_traversal(data)
 
@@ -75,9 +80,34 @@ class LocalEngine(GrowthSupervisor):
         """Stop following keepers and reading GPUs; jobs keep running, and MPS with them."""
         if self._monitor is not None:
             self._monitor.stop()
-        if self._mps is not None and not await self.running():
-            await asyncio.to_thread(self._mps.stop)
-        await super().close()
+        stopped = self._mps if await self._all_end() else None
+        await super().close()  # ends the processes that wait for a lease
+        if stopped is not None:
+            await asyncio.to_thread(stopped.stop)
+
+    async def stop(self, lease: int) -> None:
+        """Signal the keeper to stop its process."""
+        self._stopped.add(lease)
+        await super().stop(lease)
+
+    async def kill(self, lease: int) -> None:
+        """Signal the keeper to kill its processes at once."""
+        self._stopped.add(lease)
+        await super().kill(lease)
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Remove the directories of leases that have ended, once no keeper needs them."""
+        self._stopped.difference_update(leases)
+        await super().forget(leases)
+
+    async def _all_end(self) -> bool:
+        """Return whether no lease is left; with MPS, wait for those with a request to end."""
+        until = time.monotonic() + (0.0 if self._mps is None else _END_S)
+        while running := await self.running():
+            if running - self._stopped or time.monotonic() > until:
+                return False
+            await asyncio.sleep(_POLL_S)
+        return True
 
     async def check_layout(self, gpu: int, profiles: Sequence[str]) -> Collection[str]:
         """Return the nodes that have devices of a GPU; raise if it cannot be divided so."""
