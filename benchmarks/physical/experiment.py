@@ -34,6 +34,7 @@ class Settings:
 
     policy: str
     speeds: str
+    engine: str = "local"
     round_s: float = 15.0
     offload_gib: float = 64.0
     emulate: str | None = None
@@ -42,6 +43,7 @@ class Settings:
     def options(self) -> list[str]:
         """Return the options of ``fairlead serve``."""
         options = ["--policy", self.policy, "--speeds", self.speeds, "--trust-jobs"]
+        options += ["--engine", self.engine]
         options += ["--round", str(self.round_s), "--offload-memory", str(self.offload_gib)]
         options += ["--job-environment", _INHERITED]
         return options if self.emulate is None else [*options, "--emulate", self.emulate]
