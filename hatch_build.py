@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from packaging.tags import sys_tags
 
 _SOURCE = "src/fairlead/_compiled.c"
 _MADE = "src/fairlead/_compiled.abi3.so"
@@ -36,7 +37,8 @@ class CompileRounds(BuildHookInterface):
             return
         build_data["artifacts"].append(_MADE)
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        # Python's stable interface: one wheel fits all versions from 3.11 on.
+        build_data["tag"] = f"cp311-abi3-{next(sys_tags()).platform}"
 
 
 def compile_to(source: Path, made: Path) -> str:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fairlead.cli.main import app
+from fairlead.cli.research.caveats import warn_if_assumed
 from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files import parse_cluster, read_speeds
 from fairlead.files.bundled import data_sheets
@@ -85,6 +86,13 @@ def test_bundled_workloads_run_on_an_accelerator_that_the_table_lacks(tmp_path: 
     note = " ".join(done.stderr.split())
     assert "no speeds on h100: assumed" in note
     assert "and the data sheets" in note
+
+
+def test_an_accelerator_in_other_letters_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_if_assumed(TABLE, parse_cluster("V100=1,k80=1"))
+    note = " ".join(capsys.readouterr().err.split())
+    assert "no speeds on V100: assumed" in note
+    assert note.endswith("; the table has v100")
 
 
 def test_simulated_accelerators_differ_as_their_data_sheets_do() -> None:
