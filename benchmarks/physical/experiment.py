@@ -130,6 +130,7 @@ def run(settings: Settings, jobs: Sequence[PlannedJob], *, timeout_s: float) -> 
         ],
         beliefs=reader.beliefs(first_at),
         plan_s=round(plan_seconds, 4),
+        hands_over=settings.offload_gib > 0,
     )
 
 

@@ -109,7 +109,7 @@ def predicted(record: RunRecord, speeds: SpeedTable, costs: TransitionCosts) -> 
             believed=speeds,
             learning=Learning() if record.beliefs is None else None,
             measured=_measured_speeds(record.beliefs or ()),
-            plan_lead_s=plan_lead_s(record.round_s),
+            plan_lead_s=plan_lead_s(record.round_s, hands_over=record.hands_over),
             plan_s=_PLAN_S if record.plan_s is None else record.plan_s,
             protect_starts=True,
             parks=True,

@@ -62,6 +62,8 @@ class RunRecord:
     """in order of time; None if not recorded"""
     plan_s: float | None = None
     """mean time to compute a plan; None if not recorded"""
+    hands_over: bool = False
+    """whether plans are requested early, so that processes of moves can start meanwhile"""
 
     @property
     def average_completion_s(self) -> float:

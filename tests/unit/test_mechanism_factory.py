@@ -13,7 +13,12 @@ from fairlead.mechanisms.factory import (
 from fairlead.mechanisms.hadar.mechanism import Hadar
 from fairlead.model.errors import UsageError
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
+from fairlead.server.config.scheduling import (
+    build_scheduling_config,
+    changed_scheduling_config,
+    load_scheduling_config,
+    plan_lead_s,
+)
 
 
 @pytest.mark.parametrize("mechanism", sorted(mechanisms_without_policy()))
@@ -36,3 +41,20 @@ def test_a_stored_configuration_with_an_ignored_policy_still_loads() -> None:
     loaded = load_scheduling_config(json.dumps({**stored, "mechanism": "hadar"}))
     assert (loaded.policy, loaded.mechanism_name) == ("hadar", None)
     assert isinstance(loaded.mechanism, Hadar)
+
+
+@pytest.mark.parametrize(
+    ("round_s", "lead_s", "early_s"),
+    [(4.0, 1.0, 2.0), (20.0, 5.0, 10.0), (40.0, 10.0, 15.0), (100.0, 25.0, 25.0), (600.0, 30, 30)],
+)
+def test_plans_are_requested_earlier_where_processes_of_moves_start_meanwhile(
+    round_s: float, lead_s: float, early_s: float
+) -> None:
+    assert plan_lead_s(round_s) == lead_s
+    assert plan_lead_s(round_s, hands_over=True) == early_s
+    config = build_scheduling_config("max-min", None, round_s, SpeedTable({}), hands_over=True)
+    assert config.plan_lead_s == early_s
+    changed = changed_scheduling_config(config, policy="fifo")
+    assert (changed.plan_lead_s, changed.hands_over) == (early_s, True)
+    assert load_scheduling_config(config.text).plan_lead_s == lead_s
+    assert load_scheduling_config(config.text, hands_over=True) == config

@@ -35,7 +35,12 @@ def trained(
 ) -> dict[str, object]:
     """Train once; return accuracy, steps, seconds and the starts of all leases by their kind."""
     job = client.submit(
-        list(command), directory=os.getcwd(), workload="cnn-256", steps=steps, **where
+        list(command),
+        directory=os.getcwd(),
+        workload="cnn-256",
+        steps=steps,
+        environment={"OMP_NUM_THREADS": "2"},
+        **where,
     )
     client.wait_all([job.id], timeout_s=_LIMIT_S)
     view = client.get(f"/v1/jobs/{job.id}")

@@ -26,6 +26,8 @@ class SchedulingConfig:
     mechanism: Mechanism[Any]
     plan_lead_s: float
     """seconds before the end of a round at which the next plan is requested"""
+    hands_over: bool = False
+    """whether processes of planned moves start before the end of a round"""
     weight_scope: WeightScope = "cluster"
     """jobs with which weights and priorities of jobs are compared"""
     guaranteed_refills: bool = True

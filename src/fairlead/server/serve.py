@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import sqlalchemy as sa
 import structlog
@@ -18,6 +19,7 @@ import uvicorn
 
 from fairlead.atomic_file import replace_text
 from fairlead.data import DEFAULT_SPEEDS
+from fairlead.engines.base import SupportsHandOver
 from fairlead.engines.plugin import OpenedEngine, engine_plugin
 from fairlead.files.speeds.prior import prior_speeds
 from fairlead.live.config import LiveConfig
@@ -269,14 +271,21 @@ async def _live_config(
             fix = "expected emulated devices, such as --emulate v100=2, or no such setting"
             raise InputError("the devices are real", fix=fix, field="emulated_speeds")
         emulated = prior_speeds(hidden)
+    engine = opened.engine
+    hands_over = isinstance(engine, SupportsHandOver) and engine.prepares
     scheduling = build_scheduling_config(
-        settings.policy, settings.mechanism, settings.round_s, speeds, settings.weight_scope
+        settings.policy,
+        settings.mechanism,
+        settings.round_s,
+        speeds,
+        settings.weight_scope,
+        hands_over=hands_over,
     )
     round_s = round_length_s(scheduling.mechanism)
     return LiveConfig(
         cluster=cluster,
         scheduling=scheduling,
-        load_scheduling=load_scheduling_config,
+        load_scheduling=partial(load_scheduling_config, hands_over=hands_over),
         start_settings=_start_settings(settings, scheduling),
         data=settings.data.absolute(),
         environment=_environment(settings, tokens, emulated, round_s),

@@ -72,8 +72,7 @@ ROUTERS = (
 )
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": msg.Trouble}
-    for status in (400, 401, 403, 404, 409, 413, 421, 422, 429, 503)
+    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429, 503)
 }
 _MAX_PATH = 200
 """characters of a path that an error repeats"""

@@ -15,6 +15,9 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
 
 _CONFIG_VERSION = 1
+_START_S = 15.0
+"""time in which most processes import their libraries and build their models"""
+_MAX_LEAD_S = 30.0
 
 
 def build_scheduling_config(
@@ -25,8 +28,13 @@ def build_scheduling_config(
     weight_scope: WeightScope = "cluster",
     *,
     guaranteed_refills: bool = True,
+    hands_over: bool = False,
 ) -> SchedulingConfig:
-    """Return the scheduling configuration for these settings."""
+    """Return the scheduling configuration for these settings.
+
+    With ``hands_over`` the engine starts processes of planned moves early. That decides when
+    plans are requested, not what they are, and is no part of the stored text.
+    """
     text: dict[str, Any] = {
         "form": _CONFIG_VERSION,
         "policy": policy,
@@ -54,7 +62,8 @@ def build_scheduling_config(
     return SchedulingConfig(
         beliefs=speeds,
         mechanism=made,
-        plan_lead_s=plan_lead_s(round_length_s(made)),
+        plan_lead_s=plan_lead_s(round_length_s(made), hands_over=hands_over),
+        hands_over=hands_over,
         weight_scope=weight_scope,
         guaranteed_refills=guaranteed_refills,
         text=json.dumps(text, separators=(",", ":")),
@@ -94,6 +103,7 @@ def changed_scheduling_config(
         before.round_s if round_s is None else round_s,
         table,
         before.weight_scope if weight_scope is None else weight_scope,
+        hands_over=before.hands_over,
     )
 
 
@@ -112,10 +122,11 @@ def imported_scheduling_config(
         before.round_s,
         replace(before.beliefs, steps_per_s={**kept, **new}),
         before.weight_scope,
+        hands_over=before.hands_over,
     )
 
 
-def load_scheduling_config(text: str) -> SchedulingConfig:
+def load_scheduling_config(text: str, *, hands_over: bool = False) -> SchedulingConfig:
     """Return the scheduling configuration that was stored as this text."""
     document: dict[str, Any] = json.loads(text)
     speeds = SpeedTable(
@@ -132,6 +143,7 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
         speeds,
         document.get("weight_scope", "cluster"),
         guaranteed_refills=document.get("guaranteed_refills", False),
+        hands_over=hands_over,
     )
 
 
@@ -140,6 +152,12 @@ def round_length_s(mechanism: Mechanism[Any]) -> float:
     return mechanism.round_s if isinstance(mechanism, HasRounds) else 60.0
 
 
-def plan_lead_s(round_s: float) -> float:
-    """Return the time before a round's end at which its successor's plan is requested."""
-    return min(0.25 * round_s, 30.0)
+def plan_lead_s(round_s: float, *, hands_over: bool = False) -> float:
+    """Return the time before a round's end at which its successor's plan is requested.
+
+    It is longer where the processes of planned moves start meanwhile (``hands_over``).
+    """
+    lead_s = 0.25 * round_s
+    if hands_over:
+        lead_s = max(lead_s, min(0.5 * round_s, _START_S))
+    return min(lead_s, _MAX_LEAD_S)
