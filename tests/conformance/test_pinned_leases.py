@@ -100,6 +100,15 @@ def test_pins_survive_saving_and_loading_and_end_with_their_lease() -> None:
 def test_pinned_devices_count_against_their_tenant() -> None:
     tenants = [Tenant("a"), Tenant("b"), Tenant("inner", parent="b", weight=2.0)]
     # Of 8 devices, a and b are entitled to 4 each, and all of b's belong to the tenant inside.
-    charged = charge_pinned(tenants, np.array([1, 0, 4]), 8)
+    active = np.array([True, False, True])
+    charged = charge_pinned(tenants, active, np.array([1, 0, 4]), 8)
     assert [tenant.weight for tenant in charged] == [0.75, 1 / 64, 2 / 64]
-    assert charge_pinned(tenants, np.array([0, 0, 0]), 8) == tenants
+    assert charge_pinned(tenants, active, np.array([0, 0, 0]), 8) == tenants
+
+
+def test_tenants_without_jobs_do_not_change_what_pinned_devices_count() -> None:
+    tenants = [Tenant("a"), Tenant("b"), *(Tenant(f"idle-{i}") for i in range(6))]
+    tenants.append(Tenant("inner", parent="idle-0", weight=9.0))
+    active = np.array([True, True, *[False] * 7])
+    charged = charge_pinned(tenants, active, np.array([2, 0, *[0] * 7]), 8)
+    assert [tenant.weight for tenant in charged[:2]] == [0.5, 1.0]

@@ -390,7 +390,7 @@ class Queries:
         device_s = np.bincount(owner, leases.device_s(at).sum(axis=1), len(tenants))
         held = np.bincount(owner[leases.job[slots]], leases.sizes(slots), len(tenants))
         active = np.bincount(owner[jobs.active], minlength=len(tenants))
-        share = np.where(active > 0, TenantTree(tenants).entitled_shares(), 0.0)
+        share = TenantTree(tenants).entitlements(active > 0)
         share = share / max(float(share.sum()), 1e-12)
         return [
             TenantStatus(tenant, int(active[i]), float(share[i]), int(held[i]), float(device_s[i]))

@@ -23,7 +23,14 @@ from fairlead.core.limits import has_tenant_limits
 from fairlead.core.measured.restart_costs import RestartCosts
 from fairlead.core.nodes import NodeTable
 from fairlead.core.tenant_usage import Usage, charge_pinned, remaining_guarantees
-from fairlead.model.arrays import NO_FLOATS, NO_INTS, FloatArray, IntArray, is_among
+from fairlead.model.arrays import (
+    NO_FLOATS,
+    NO_INTS,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    is_among,
+)
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
@@ -92,7 +99,7 @@ class SnapshotBuilder:
         tenants = usage.weighted_tenants(jobs.tenants)
         if pins and leases.pinned:
             held = self._pinned_by_tenant()
-            tenants = charge_pinned(tenants, held, len(nodes.usable))
+            tenants = charge_pinned(tenants, self._has_jobs(), held, len(nodes.usable))
         if nodes.keeps_jobs(leases):
             stays, closed = nodes.pinned_jobs(leases, pins=pins)
             tenants = self._without_kept(tenants, stays)
@@ -179,6 +186,13 @@ class SnapshotBuilder:
         tenant = jobs.profiles.tenant[jobs.ints[leases.job[slots], PROFILE]]
         held = np.bincount(tenant, leases.sizes(slots), minlength=len(jobs.tenants))
         return held.astype(np.int64)
+
+    def _has_jobs(self) -> BoolArray:
+        """Return tenants → whether it has active jobs."""
+        jobs = self._jobs
+        tenant = jobs.profiles.tenant[jobs.ints[jobs.active, PROFILE]]
+        has_jobs: BoolArray = np.bincount(tenant, minlength=len(jobs.tenants)) > 0
+        return has_jobs
 
     def _without_kept(self, tenants: Sequence[Tenant], stays: IntArray) -> Sequence[Tenant]:
         """Return the tenants with guarantees less the devices that these jobs keep anyway."""

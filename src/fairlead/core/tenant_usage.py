@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.profiles import Profiles
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
@@ -107,14 +107,18 @@ class Usage:
         }
 
 
-def charge_pinned(tenants: Sequence[Tenant], held: IntArray, devices: int) -> Sequence[Tenant]:
+def charge_pinned(
+    tenants: Sequence[Tenant], active: BoolArray, held: IntArray, devices: int
+) -> Sequence[Tenant]:
     """Return the tenants with lower weights where pinned leases use up their entitlement.
 
-    The remaining devices are then divided as if the pinned ones had been part of the division.
+    The remaining devices are then divided as if the pinned ones had been part of the division,
+    among the ``active`` tenants, which have jobs.
     """
     tree = TenantTree(tenants)
-    used = tree.inside(range(len(tenants))) @ held
-    left = 1.0 - used / np.maximum(tree.entitled_shares() * devices, 1e-9)
+    inside, weight = tree.inside(range(len(tenants))), tree.entitlements(active)
+    entitled = inside @ weight / max(float(weight.sum()), 1e-12)
+    left = 1.0 - (inside @ held) / np.maximum(entitled * devices, 1e-9)
     factor = np.clip(left, _MIN_PINNED_FACTOR, 1.0).tolist()
     return [replace(t, weight=t.weight * f) for t, f in zip(tenants, factor, strict=True)]
 

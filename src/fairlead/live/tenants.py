@@ -1,7 +1,7 @@
 """Changes of tenants, checked against the permanent devices; caps of tenants on their jobs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +44,11 @@ class TenantController:
         values: dict[str, Any] = {}
 
         def make(at: float) -> Sequence[ev.Event]:
+            listed = {other.id: other for other in self.listed}
+            old = listed.get(tenant.id)
+            if old is None or old.parent != tenant.parent:
+                _require_parent(tenant, listed)
             check_tenant_change(self._scheduler, tenant)
-            old = next((other for other in self.listed if other.id == tenant.id), None)
             values.update(changed_values(old, tenant))
             return [ev.TenantChanged(at, tenant)]
 
@@ -87,6 +90,16 @@ class TenantController:
             return []
         self.removed.discard(tenant_id)
         return [Remove(_REMOVED, tenant_id)]
+
+
+def _require_parent(tenant: Tenant, listed: Collection[str]) -> None:
+    """Raise InputError if the parent is no tenant: a typing error would change all shares."""
+    if tenant.parent is not None and tenant.parent not in {*listed, tenant.id}:
+        raise InputError(
+            f"no tenant {tenant.parent!r}",
+            fix="expected a tenant, see `fairlead tenants`, or none; set the parent first",
+            field="parent",
+        )
 
 
 def check_tenant_change(scheduler: Scheduler[Any], tenant: Tenant) -> None:

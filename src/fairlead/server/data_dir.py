@@ -26,6 +26,8 @@ def open_store(settings: ServeSettings) -> Store:
     try:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         (settings.data / "jobs").mkdir(exist_ok=True, mode=0o700)
+    except ValueError:
+        raise InputError("has a NUL", fix="expected a directory", field="data") from None
     except OSError as error:
         problem = f"cannot create directory {settings.data} ({error.strerror})"
         raise InputError(problem, fix="expected a writable directory", field="data") from None

@@ -90,8 +90,10 @@ async def _serve(
         log.info("server.standby", seconds=settings.standby_s)
         token = store.acquire(owner, wait_s=settings.standby_s)
     if token is None:
+        waited = f" after {settings.standby_s:g} s" if settings.standby_s > 0 else ""
+        fix = "wait longer" if settings.standby_s > 0 else "use --standby"
         raise AlreadyRunningError(
-            f"data: {settings.data} is in use by another scheduler: stop it, or use --standby"
+            f"data: {settings.data} is in use by another scheduler{waited}: stop it, or {fix}"
         )
     listening_socket = _bind_socket(settings)
     quarantine_damaged_files(settings.data)

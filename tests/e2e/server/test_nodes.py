@@ -59,7 +59,9 @@ def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: Live
     assert refused.returncode == 1
     done = server.client.submit(["true"], workload="small")["id"]
     assert server.client.wait(done, timeout_s=90)["state"] == "finished"
-    assert server.cli("nodes", "restore", fast).stdout == f"{fast}: up\n"
+    assert server.cli("nodes", "restore", fast).stdout == f"{fast}: drained\n"
+    assert node_states(server) == {slow: "up", fast: "drained"}
+    assert server.cli("nodes", "return", fast).stdout == f"{fast}: up\n"
     assert "is not removed" in server.cli("nodes", "restore", fast).stderr
     until = time.monotonic() + 90
     while server.client.job(job)["state"] != "running":

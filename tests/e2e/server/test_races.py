@@ -28,6 +28,8 @@ def test_concurrent_changes_make_no_cycle_of_tenants_and_none_is_lost(
     with ThreadPoolExecutor(2) as pool:
         for turn in range(10):
             pair = [f"a{turn}", f"b{turn}"]
+            for name in pair:
+                assert request(server, "PUT", f"/v1/tenants/{name}", {"id": name}) == 200
             parents = [
                 pool.submit(
                     request, server, "PUT", f"/v1/tenants/{child}", {"id": child, "parent": parent}

@@ -15,6 +15,7 @@ from fairlead.model.errors import ProtocolError
 from fairlead.model.job import Job
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 
 SPEEDS = SpeedTable(
     {SpeedKey("m", gang, name): 1.0 for gang in (1, 2) for name in ("v100", "k80")}
@@ -123,3 +124,22 @@ def test_tenants_show_their_devices_and_usage(scheduler: Scheduler[None]) -> Non
     assert (y.tenant.id, y.jobs, y.devices, y.device_s) == ("y", 2, 1, 10.0)
     assert (x.entitled, y.entitled) == (0.5, 0.5)
     assert tenant_holdings(scheduler) == [(2, {"v100": 2, "k80": 1}, 3.0), (1, {"k80": 1}, 1.0)]
+
+
+def test_entitlements_are_those_of_tenants_with_jobs() -> None:
+    scheduler: Scheduler[None] = Scheduler(Cluster.of({"k80": 8}, per_node=8), SPEEDS, Srtf())
+    tree = {"vision": (None, 1.0), "team": (None, 1.0), "ta": ("team", 1.0), "tb": ("team", 3.0)}
+    for name, (parent, weight) in tree.items():
+        scheduler.handle(ev.TenantChanged(0.0, Tenant(name, weight=weight, parent=parent)))
+
+    def entitled() -> dict[str, float]:
+        return {one.tenant.id: one.entitled for one in Queries(scheduler).tenant_statuses(1.0)}
+
+    for name in ("vision", "ta"):
+        job = Job(id=name, workload="m", total_steps=1.0, tenant=name)
+        scheduler.handle(ev.JobSubmitted(0.0, job))
+    assert entitled() == {"vision": 0.5, "team": 0.0, "ta": 0.5, "tb": 0.0}
+    scheduler.handle(
+        ev.JobSubmitted(0.0, Job(id="t", workload="m", total_steps=1.0, tenant="team"))
+    )
+    assert entitled() == {"vision": 0.5, "team": 0.25, "ta": 0.25, "tb": 0.0}

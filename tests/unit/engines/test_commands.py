@@ -29,3 +29,9 @@ def test_path_is_relative_to_the_directory_of_the_job(tmp_path: Path) -> None:
         require_program("./train.sh", str(tmp_path), {})
     script.chmod(0o755)
     require_program("./train.sh", str(tmp_path), {})
+
+
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    require_program("sh", "", {})
+    with pytest.raises(InputError, match=r"directory: no such directory: .*/gone: expected"):
+        require_program("sh", str(tmp_path / "gone"), {})

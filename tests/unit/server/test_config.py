@@ -81,9 +81,9 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
         ("\nport = 0", 2, "port", "invalid value 0: expected a port from 1 to 65535"),
         ("port = true", 1, "port", "invalid value True: expected a port"),
         ("port = [1]", 1, "port", "invalid value a list: expected a port"),
-        ("round_s = inf", 1, "round_s", "expected at least 0.001 seconds"),
+        ("round_s = inf", 1, "round_s", "expected 0.001 to 1e12 seconds"),
         ("standby_s = nan", 1, "standby_s", "expected seconds, 0 or more"),
-        ('round_s = "soon"', 1, "round_s", "expected at least 0.001 seconds"),
+        ('round_s = "soon"', 1, "round_s", "expected 0.001 to 1e12 seconds"),
         ("requests_per_s = 0", 1, "requests_per_s", "above 0"),
         ('log_format = "xml"', 1, "log_format", "expected text or json"),
         ('policy = "maxmin"', 1, "policy", "max-min"),
@@ -119,7 +119,7 @@ def test_an_error_in_a_variable_names_the_variable() -> None:
 
 
 def test_an_error_in_a_flag_is_a_usage_error_that_names_the_flag(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--round: invalid value 0.0: expected at least"):
+    with pytest.raises(UsageError, match=r"^--round: invalid value 0.0: expected 0.001 to"):
         load_settings({"data": tmp_path, "round_s": 0.0}, {})
     with pytest.raises(InputError, match=r"^--database: not a database URL: expected a URL"):
         load_settings({"data": tmp_path, "database": "nowhere"}, {})

@@ -63,7 +63,7 @@ def set_tenant(
     weight: Annotated[
         float | None, typer.Option(help="Entitlement relative to its siblings; initially 1.")
     ] = None,
-    parent: Annotated[str | None, typer.Option(help="Parent tenant; '' for none.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Parent tenant; none: no parent.")] = None,
     inner: Annotated[
         str | None, typer.Option(help="Order of its own jobs: fairness (initially) or fifo.")
     ] = None,
@@ -104,7 +104,7 @@ def set_tenant(
     changes = {"weight": weight, "inner": inner, "priority": priority}
     body.update({key: value for key, value in changes.items() if value is not None})
     if parent is not None:
-        body["parent"] = parent or None
+        body["parent"] = None if parent in {"", "none"} else parent
     _apply_quota_option(body["guarantee"], guarantee, "--guarantee")
     _apply_quota_option(body["limit"], limit, "--limit")
     _apply_cap_option(body, "max_priority", max_priority)

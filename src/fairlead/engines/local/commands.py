@@ -12,6 +12,9 @@ def require_program(program: str, directory: str, environment: Mapping[str, str]
     """Raise InputError unless a job in this directory can start the program."""
     if "\0" in program + directory:
         return  # rejected with the job's other texts
+    if not Path(directory or ".").is_dir():
+        fix = "expected a directory of the server's machine"
+        raise InputError(f"no such directory: {directory}", fix=fix, field="directory")
     if "/" not in program:
         path = environment.get("PATH") or os.environ.get("PATH")
         if shutil.which(program, path=path) is None:

@@ -93,7 +93,8 @@ class NodeController:
             return events
 
         def changes() -> Sequence[Change]:
-            return [*self._clear_drain(node, audit), *self.health.accept(node)]
+            self.drained.discard(node)
+            return [audit, Remove("drain", node), *self.health.accept(node)]
 
         await self._inbox.submit(make, changes)
 
@@ -114,25 +115,25 @@ class NodeController:
 
         def changes() -> Sequence[Change]:
             stranded.extend(job for job in self._queries.stranded_jobs() if job not in before)
-            return self._clear_drain(node, audit)
+            return [audit]
 
         await self._inbox.submit(make, changes)
         return stranded
 
     async def restore(self, node: str, user: User) -> None:
-        """Undo the removal of a node: use it again, as soon as the engine has it."""
+        """Undo the removal of a node: use it again, as soon as the engine has it.
+
+        If it was drained before its removal, it is drained again.
+        """
         audit = Audit(self._clock.now(), user, "restore", node)
 
         def make(at: float) -> Sequence[ev.Event]:
             restored = ev.NodeRestored(at, node)
             unavailable = node in self._down | self._inventory.missing
-            return [restored] if unavailable else [restored, ev.NodeReturned(at, node)]
+            returned = [] if unavailable else [ev.NodeReturned(at, node)]
+            return self._skip_drained([restored, *returned])
 
         await self._inbox.submit(make, [audit])
-
-    def _clear_drain(self, node: str, audit: Audit) -> Sequence[Change]:
-        self.drained.discard(node)
-        return [audit, Remove("drain", node)]
 
     # -- the engine -----------------------------------------------------------------------------
 

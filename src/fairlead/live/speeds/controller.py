@@ -45,7 +45,7 @@ class SpeedController:
         def make(at: float) -> Sequence[ev.Event]:
             count = self._measured.count(selection)
             if not count:
-                fix = "expected names that GET /v1/speeds/measured lists, or none for all"
+                fix = "expected names that `fairlead speeds show` lists, or none for all"
                 field = next((name for name, wanted in selection.wanted().items() if wanted), None)
                 raise InputError("no such speed was measured", fix=fix, field=field)
             forgotten.append(count)

@@ -72,7 +72,7 @@ class _CoreSettings:
         float | None,
         Option(
             help="Length of a round in seconds, at least 0.001.",
-            expected="at least 0.001 seconds",
+            expected="0.001 to 1e12 seconds",
             default="the mechanism's",
             flag="--round",
             ge=1e-3,

@@ -114,8 +114,10 @@ class _MachineChecks:
         if isinstance(engine, SupportsCommandCheck):
             if spec.container:
                 require_runtime(spec.container)
-            elif not spec.code_snapshot or "/" not in spec.command[0]:  # else in the snapshot
+            elif not spec.code_snapshot:
                 engine.check_command(spec.command, spec.directory, spec.environment)
+            elif "/" not in spec.command[0]:  # else in the snapshot, as its directory is
+                engine.check_command(spec.command, "", spec.environment)
         if spec.may_fork and not isinstance(engine, SupportsCopies):
             problem = "this server's engine cannot merge the checkpoints of copies"
             raise InputError(problem, fix="expected none, or 1", field="max_copies")
