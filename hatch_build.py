@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,13 @@ class CompileRounds(BuildHookInterface):
             return
         build_data["artifacts"].append(_MADE)
         build_data["pure_python"] = False
+        if sys.implementation.name != "cpython":
+            build_data["infer_tag"] = True
+            return
         # Python's stable interface: one wheel fits all versions from 3.11 on.
-        build_data["tag"] = f"cp311-abi3-{next(sys_tags()).platform}"
+        platforms = (tag.platform for tag in sys_tags())
+        own = next(name for name in platforms if not name.startswith(("manylinux", "musllinux")))
+        build_data["tag"] = f"cp311-abi3-{own}"
 
 
 def compile_to(source: Path, made: Path) -> str:

@@ -112,3 +112,5 @@ def test_tenants_without_jobs_do_not_change_what_pinned_devices_count() -> None:
     active = np.array([True, True, *[False] * 7])
     charged = charge_pinned(tenants, active, np.array([2, 0, *[0] * 7]), 8)
     assert [tenant.weight for tenant in charged[:2]] == [0.5, 1.0]
+    before = charge_pinned(tenants, None, np.array([2, 0, *[0] * 7]), 8)
+    assert [tenant.weight for tenant in before[:2]] == [1 / 64, 1.0]  # by earlier versions

@@ -58,3 +58,13 @@ def test_plans_are_requested_earlier_where_processes_of_moves_start_meanwhile(
     assert (changed.plan_lead_s, changed.hands_over) == (early_s, True)
     assert load_scheduling_config(config.text).plan_lead_s == lead_s
     assert load_scheduling_config(config.text, hands_over=True) == config
+
+
+def test_logs_of_earlier_versions_charge_pinned_devices_as_these_did() -> None:
+    config = build_scheduling_config("max-min", None, 60.0, SpeedTable({}))
+    assert load_scheduling_config(config.text) == config
+    earlier = {k: v for k, v in json.loads(config.text).items() if k != "charges_active"}
+    loaded = load_scheduling_config(json.dumps(earlier, separators=(",", ":")))
+    assert (config.charges_idle, loaded.charges_idle) == (False, True)
+    assert json.loads(loaded.text) == earlier
+    assert not changed_scheduling_config(loaded, policy="fifo").charges_idle

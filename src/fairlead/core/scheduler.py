@@ -36,6 +36,7 @@ class Scheduler(SchedulerState[M]):
         plan_lead_s: float,
         weight_scope: WeightScope = "cluster",
         guaranteed_refills: bool = True,
+        charges_idle: bool = False,
     ) -> list[Command]:
         """Continue under another mechanism or with other speeds, in a round that starts now.
 
@@ -46,7 +47,9 @@ class Scheduler(SchedulerState[M]):
         """
         believed = self.believed(beliefs)
         self.jobs.set_speeds(believed, capabilities_of(mechanism))
-        self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
+        self.configure(
+            beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills, charges_idle
+        )
         self.create_snapshot_builder()
         self.end_round()
         self.pending, self.waiting = None, NO_PLACEMENTS

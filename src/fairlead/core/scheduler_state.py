@@ -44,6 +44,7 @@ class SchedulerState(Generic[M]):
         plan_lead_s: float = 0.0,
         weight_scope: WeightScope = "cluster",
         guaranteed_refills: bool = True,
+        charges_idle: bool = False,
         guard_refill: Callable[[SupportsRefill], SupportsRefill] | None = None,
     ) -> None:
         self._guard_refill = guard_refill
@@ -51,7 +52,9 @@ class SchedulerState(Generic[M]):
         self.restarts = RestartCosts()
         self.trials = Trials()
         """work left and vain rounds, against which the beliefs weigh trials"""
-        self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
+        self.configure(
+            beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills, charges_idle
+        )
         self.reset(cluster)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
@@ -86,6 +89,7 @@ class SchedulerState(Generic[M]):
         plan_lead_s: float,
         weight_scope: WeightScope,
         guaranteed_refills: bool,
+        charges_idle: bool,
     ) -> None:
         """Set the speeds, the mechanism and the scope of weights of later decisions."""
         self.configured_beliefs = beliefs
@@ -97,6 +101,8 @@ class SchedulerState(Generic[M]):
         self.guaranteed_refills = guaranteed_refills
         """devices that fall idle in mid-round go to tenants below their guarantee first; logs of
         versions that did not do so are replayed without"""
+        self.charges_idle = charges_idle
+        """pinned devices count against shares as if all tenants had jobs; for such logs"""
         self.refills: SupportsRefill | None = None
         if isinstance(mechanism, SupportsRefill):
             guard = self._guard_refill
@@ -137,6 +143,7 @@ class SchedulerState(Generic[M]):
             self.restarts if self.capabilities.reads_restarts else None,
             self.capabilities.reads_measured,
             self.weight_scope,
+            charges_idle=self.charges_idle,
         )
 
     def end_round(self) -> None:

@@ -59,6 +59,8 @@ class SnapshotBuilder:
         restarts: RestartCosts | None,
         measured: bool,
         weight_scope: WeightScope,
+        *,
+        charges_idle: bool,
     ) -> None:
         self._nodes = nodes
         self._beliefs = beliefs
@@ -67,7 +69,7 @@ class SnapshotBuilder:
         self._restarts = restarts
         """costs of restarts; None for mechanisms that do not read them"""
         self._measured = measured
-        self._weight_scope = weight_scope
+        self._weight_scope, self._charges_idle = weight_scope, charges_idle
         self._scoped: tuple[Profiles, bytes, list[Tenant], Profiles] | None = None
         """profiles, active jobs of each and tenants of the last call, and the scoped profiles"""
         self._last: tuple[Profiles, list[Tenant], Profiles] | None = None
@@ -99,7 +101,8 @@ class SnapshotBuilder:
         tenants = usage.weighted_tenants(jobs.tenants)
         if pins and leases.pinned:
             held = self._pinned_by_tenant()
-            tenants = charge_pinned(tenants, self._has_jobs(), held, len(nodes.usable))
+            has_jobs = None if self._charges_idle else self._has_jobs()
+            tenants = charge_pinned(tenants, has_jobs, held, len(nodes.usable))
         if nodes.keeps_jobs(leases):
             stays, closed = nodes.pinned_jobs(leases, pins=pins)
             tenants = self._without_kept(tenants, stays)

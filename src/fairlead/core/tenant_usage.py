@@ -108,16 +108,20 @@ class Usage:
 
 
 def charge_pinned(
-    tenants: Sequence[Tenant], active: BoolArray, held: IntArray, devices: int
+    tenants: Sequence[Tenant], active: BoolArray | None, held: IntArray, devices: int
 ) -> Sequence[Tenant]:
     """Return the tenants with lower weights where pinned leases use up their entitlement.
 
     The remaining devices are then divided as if the pinned ones had been part of the division,
-    among the ``active`` tenants, which have jobs.
+    among the ``active`` tenants, which have jobs. None: as if all had, as earlier versions did.
     """
     tree = TenantTree(tenants)
-    inside, weight = tree.inside(range(len(tenants))), tree.entitlements(active)
-    entitled = inside @ weight / max(float(weight.sum()), 1e-12)
+    inside = tree.inside(range(len(tenants)))
+    if active is None:
+        entitled = tree.entitled_shares()
+    else:
+        weight = tree.entitlements(active)
+        entitled = inside @ weight / max(float(weight.sum()), 1e-12)
     left = 1.0 - (inside @ held) / np.maximum(entitled * devices, 1e-9)
     factor = np.clip(left, _MIN_PINNED_FACTOR, 1.0).tolist()
     return [replace(t, weight=t.weight * f) for t, f in zip(tenants, factor, strict=True)]

@@ -32,6 +32,8 @@ class SchedulingConfig:
     """jobs with which weights and priorities of jobs are compared"""
     guaranteed_refills: bool = True
     """whether tenants below their guarantee come first when devices fall idle in mid-round"""
+    charges_idle: bool = False
+    """whether pinned devices count against shares as if all tenants had jobs"""
     text: str
     """persisted form, from which the config can be built again"""
     plug_ins: tuple[PlugIn, ...] = ()
@@ -75,6 +77,7 @@ class SchedulingConfig:
             plan_lead_s=self.plan_lead_s,
             weight_scope=self.weight_scope,
             guaranteed_refills=self.guaranteed_refills,
+            charges_idle=self.charges_idle,
             guard_refill=guard_refill,
         )
 
@@ -137,6 +140,7 @@ def apply_config(scheduler: Scheduler[Any], config: SchedulingConfig) -> list[Co
         config.plan_lead_s,
         config.weight_scope,
         config.guaranteed_refills,
+        config.charges_idle,
     )
 
 

@@ -35,3 +35,7 @@ def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     require_program("sh", "", {})
     with pytest.raises(InputError, match=r"directory: no such directory: .*/gone: expected"):
         require_program("sh", str(tmp_path / "gone"), {})
+    with pytest.raises(InputError, match="no such directory"):
+        require_program("sh", "/" + 300 * "x", {})
+    with pytest.raises(InputError, match="no such file"):
+        require_program(300 * "x" + "/y", "", {})

@@ -92,7 +92,7 @@ def test_an_accelerator_in_other_letters_is_named(capsys: pytest.CaptureFixture[
     warn_if_assumed(TABLE, parse_cluster("V100=1,k80=1"))
     note = " ".join(capsys.readouterr().err.split())
     assert "no speeds on V100: assumed" in note
-    assert note.endswith("; the table has v100")
+    assert note.endswith(", or use its names: v100")
 
 
 def test_simulated_accelerators_differ_as_their_data_sheets_do() -> None:

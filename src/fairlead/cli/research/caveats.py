@@ -45,7 +45,8 @@ def warn_if_assumed(speeds: SpeedTable, cluster: Cluster) -> None:
         by_sheets = "" if speeds.learner is None else " and the data sheets"
         lower = {name.lower() for name in lacking}
         alike = ", ".join(name for name in speeds.accelerators if name.lower() in lower)
-        fix = f"the table has {alike}" if alike else "add rows to the table for exact results"
+        fix = "add rows to the table for exact results"
+        fix += f", or use its names: {alike}" if alike else ""
         _warn(
             f"--speeds: no speeds on {', '.join(lacking)}: assumed from those of the same"
             f" workloads on other accelerators{by_sheets}; {fix}"

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ def require_program(program: str, directory: str, environment: Mapping[str, str]
     """Raise InputError unless a job in this directory can start the program."""
     if "\0" in program + directory:
         return  # rejected with the job's other texts
-    if not Path(directory or ".").is_dir():
+    if not _is_directory(directory or "."):
         fix = "expected a directory of the server's machine"
         raise InputError(f"no such directory: {directory}", fix=fix, field="directory")
     if "/" not in program:
@@ -25,9 +26,19 @@ def require_program(program: str, directory: str, environment: Mapping[str, str]
             )
         return
     file = Path(directory or ".") / program
-    if not file.is_file():
+    if not os.path.isfile(file):  # also if its name is too long
         raise InputError(f"no such file: {file}", fix="expected a program", field="command")
     if not os.access(file, os.X_OK):
         raise InputError(
             f"{file} cannot be executed", fix="expected a program: chmod +x", field="command"
         )
+
+
+def _is_directory(path: str) -> bool:
+    """Return whether there is such a directory; also if only the job's user may see it."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except PermissionError:
+        return True
+    except OSError:
+        return False

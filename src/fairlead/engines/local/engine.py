@@ -77,10 +77,13 @@ class LocalEngine(GrowthSupervisor):
         await super().adopt(leases)
 
     async def close(self) -> None:
-        """Stop following keepers and reading GPUs; jobs keep running, and MPS with them."""
+        """Stop following keepers and reading GPUs; jobs keep running, and MPS with them.
+
+        MPS stops if no job is left; those that are being stopped get some seconds to end.
+        """
         if self._monitor is not None:
             self._monitor.stop()
-        stopped = self._mps if await self._all_end() else None
+        stopped = self._mps if self._mps is not None and await self._all_end() else None
         await super().close()  # ends the processes that wait for a lease
         if stopped is not None:
             await asyncio.to_thread(stopped.stop)
@@ -101,8 +104,8 @@ class LocalEngine(GrowthSupervisor):
         await super().forget(leases)
 
     async def _all_end(self) -> bool:
-        """Return whether no lease is left; with MPS, wait for those with a request to end."""
-        until = time.monotonic() + (0.0 if self._mps is None else _END_S)
+        """Return whether no lease is left; wait for those with a request to end."""
+        until = time.monotonic() + _END_S
         while running := await self.running():
             if running - self._stopped or time.monotonic() > until:
                 return False

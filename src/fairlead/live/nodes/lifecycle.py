@@ -82,6 +82,9 @@ class NodeController:
         def make(at: float) -> Sequence[ev.Event]:
             if node in self.divided:
                 raise ProtocolError(f"node {node!r}: a GPU is being divided: try again then")
+            if node in self._scheduler.nodes.removed_names:
+                fix = f"`fairlead nodes restore {node}` undoes this"
+                raise ProtocolError(f"node {node!r} was removed; {fix}")
             events: list[ev.Event] = []
             if node in self._scheduler.nodes.cordoned_names:
                 events.append(ev.NodeCordoned(at, node, cordoned=False))

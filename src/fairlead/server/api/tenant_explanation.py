@@ -33,13 +33,17 @@ def explain_tenant(
     Other tenants are named to those who can see them.
     """
     statuses = {one.tenant.id: one for one in live.queries.tenant_statuses(live.clock.now())}
+    inside = _inside(tenant, live.tenants.listed)
+    entitled = sum(one.entitled for name, one in statuses.items() if name in inside)
     status = statuses.get(tenant.id, TenantStatus(tenant, 0, 0.0, 0, 0.0))
-    jobs = _unended_jobs(live, _inside(tenant, live.tenants.listed))
+    status = status._replace(entitled=entitled)
+    outside = [one for name, one in statuses.items() if name not in inside]
+    jobs = _unended_jobs(live, inside)
     total = max(sum(count for count, _ in live.queries.device_counts().values()), 1)
     share = sum(jobs.held.values()) / total
     limits = [
         *_quota_limits(tenant, jobs),
-        *_other_limits(live, status, jobs, statuses.values(), policy, share, can_see),
+        *_other_limits(live, status, jobs, outside, policy, share, can_see),
     ]
     return TenantExplanation(
         tenant=tenant.id,
@@ -121,7 +125,7 @@ def _other_limits(
     if not jobs.queued:
         return ["No job of it waits for devices: more jobs or larger gangs would get more."]
     limits = []
-    others = [one for one in statuses if one.jobs and one.tenant.id != status.tenant.id]
+    others = [one for one in statuses if one.jobs]
     first = [one.tenant.id for one in others if one.tenant.priority > status.tenant.priority]
     if first:
         limits.append(

@@ -28,6 +28,7 @@ def build_scheduling_config(
     weight_scope: WeightScope = "cluster",
     *,
     guaranteed_refills: bool = True,
+    charges_idle: bool = False,
     hands_over: bool = False,
 ) -> SchedulingConfig:
     """Return the scheduling configuration for these settings.
@@ -58,6 +59,8 @@ def build_scheduling_config(
         text["weight_scope"] = weight_scope
     if guaranteed_refills:
         text["guaranteed_refills"] = True
+    if not charges_idle:
+        text["charges_active"] = True
     made = create_live_mechanism(policy, mechanism, round_s)
     return SchedulingConfig(
         beliefs=speeds,
@@ -66,6 +69,7 @@ def build_scheduling_config(
         hands_over=hands_over,
         weight_scope=weight_scope,
         guaranteed_refills=guaranteed_refills,
+        charges_idle=charges_idle,
         text=json.dumps(text, separators=(",", ":")),
         plug_ins=plug_ins(policy, mechanism),
         policy=policy,
@@ -143,6 +147,7 @@ def load_scheduling_config(text: str, *, hands_over: bool = False) -> Scheduling
         speeds,
         document.get("weight_scope", "cluster"),
         guaranteed_refills=document.get("guaranteed_refills", False),
+        charges_idle=not document.get("charges_active", False),
         hands_over=hands_over,
     )
 
