@@ -16,7 +16,7 @@ TARGETS: dict[str, str] = {
     "fairlead.live.leases.outcomes": "_close events_for steps resume_backoffs _schedule_retry",
     "fairlead.live.rounds": "use_config resume set_timer _plan_due plan",
     "fairlead.live.leases.open_leases": "renew",
-    "fairlead.live.nodes.lifecycle": "restore_down_nodes drain return_node report _clear_drain"
+    "fairlead.live.nodes.lifecycle": "restore_down_nodes drain return_node remove restore report"
     " _compare _skip_drained _returned_events _taken_events",
     "fairlead.live.nodes.inventory": "reconcile_all reconcile _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit wait_for_commit require"
