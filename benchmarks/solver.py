@@ -33,7 +33,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
-from fairlead.solve import MaxMinProblem, MaxMinSolver, solve_least_level, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 cp: Any = cvxpy  # its types are incomplete
 

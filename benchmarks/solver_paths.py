@@ -23,23 +23,17 @@ from benchmarks.solver import LOADS, instance
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve import (
-    NO_PARTNER,
-    FlatPath,
-    MaxMinProblem,
-    MaxMinSolver,
-    OptionProblem,
-    climb,
-    fill_options,
-    solve_envy_free,
-    solve_equal,
-    solve_least_level,
-    solve_max_min,
-    solver,
-)
+from fairlead.solve import solver
+from fairlead.solve.max_min.problem import MaxMinProblem
 from fairlead.solve.max_min_many import least_level, price_estimate
 from fairlead.solve.oef import dual_prices, envy_free
+from fairlead.solve.oef.envy_free import solve_envy_free
+from fairlead.solve.oef.equal_levels import solve_equal
 from fairlead.solve.options import program as option_program
+from fairlead.solve.options.filling import FlatPath, fill_options
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
+from fairlead.solve.paths.filling import climb
+from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 NEVER = 10**9
 SEEDS = range(7)

@@ -29,7 +29,7 @@ from fairlead.model.speeds.table import SpeedTable
 from fairlead.policies._packing.table import UnitRules, unit_table
 from fairlead.policies.base import mean_speed
 from fairlead.policies.max_min import MaxMin
-from fairlead.solve import OptionProblem
+from fairlead.solve.options.problem import OptionProblem
 
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED", Path(__file__).parents[3] / "shared"))
 GAVEL = SHARED / "data/gavel/simulation_throughputs.json.gz"

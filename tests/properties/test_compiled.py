@@ -35,9 +35,9 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import WarmStart, job_allocation
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.solve import OptionProblem
 from fairlead.solve.max_min import small_system, warm_start
 from fairlead.solve.options import problem as options_problem
+from fairlead.solve.options.problem import OptionProblem
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.totals import job_options, prices
 from fairlead.policies.base import empty_allocation
-from fairlead.solve import best_ratio, best_sum
+from fairlead.solve.options.objectives import best_ratio, best_sum
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.totals import job_options, prices
 from fairlead.policies.base import WarmStart, effective_speed, empty_allocation
-from fairlead.solve import best_ratio_above
+from fairlead.solve.options.objectives import best_ratio_above
 
 # Relative rounding error up to which a deadline counts as met.
 _DEADLINE_TOLERANCE = 1e-6

@@ -14,7 +14,11 @@ from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.policies.isolated import entitled_split, isolated_elapsed_s
-from fairlead.solve import Classes, MaxMinProblem, OptionProblem, WarmClimb, WarmFilling
+from fairlead.solve.classes import Classes
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.options.filling import WarmFilling
+from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.paths.warm_climb import WarmClimb
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import Classes, MaxMinProblem, WarmClimb, WarmFilling, merge
+from fairlead.solve.classes import Classes, merge
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.options.filling import WarmFilling
+from fairlead.solve.paths.warm_climb import WarmClimb
 
 _INNER = ("fairness", "fifo")
 

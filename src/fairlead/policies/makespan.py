@@ -13,13 +13,10 @@ from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import least_level_units, max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import (
-    MaxMinProblem,
-    MaxMinSolution,
-    WarmClimb,
-    WarmFilling,
-    WarmFirstStage,
-)
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
+from fairlead.solve.options.filling import WarmFilling
+from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.paths.warm_climb import WarmClimb
 
 _NEGLIGIBLE = 1e-7
 

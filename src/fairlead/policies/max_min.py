@@ -15,7 +15,9 @@ from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver, WarmFilling
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
+from fairlead.solve.options.filling import WarmFilling
+from fairlead.solve.solver import MaxMinSolver
 
 
 class _WarmProgram:

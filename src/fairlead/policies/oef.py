@@ -11,7 +11,8 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import RecentSolutions, solve_equal
+from fairlead.solve.oef.equal_levels import solve_equal
+from fairlead.solve.recent import RecentSolutions
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import RecentSolutions, solve_envy_free
+from fairlead.solve.oef.envy_free import solve_envy_free
+from fairlead.solve.recent import RecentSolutions
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import MaxMinProblem, RecentSolutions, solve_equal, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.oef.equal_levels import solve_equal
+from fairlead.solve.recent import RecentSolutions
+from fairlead.solve.solver import solve_max_min
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import RecentSolutions
+from fairlead.solve.recent import RecentSolutions
 
 _MIN_TRADE = 1e-9
 """minimum of a trade: devices relative to all of the accelerator, gain relative to the speedup"""

@@ -12,7 +12,8 @@ from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies.base import effective_speed
 from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
-from fairlead.solve import MaxMinProblem, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.solver import solve_max_min
 
 
 def _instance(cluster: dict[str, int], rows: list[tuple[float, ...]]) -> Instance:

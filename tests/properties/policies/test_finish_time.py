@@ -11,7 +11,7 @@ from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.isolated import Isolated
-from fairlead.solve import Columns, LinearProgram, solve_lp
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
 
 INF = float("inf")
 

@@ -13,7 +13,7 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
-from fairlead.solve import Columns, LinearProgram, solve_lp
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
 
 INF = float("inf")
 

@@ -16,7 +16,8 @@ from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
 from fairlead.policies.tenant_max_min import TenantMaxMin
 from fairlead.policies.trading import Trading
-from fairlead.solve import Columns, LinearProgram, equal_bound, solve_lp
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
+from fairlead.solve.oef.dual_prices import equal_bound
 
 INSTANCES = 500
 INF = float("inf")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fairlead.solve import MaxMinProblem, solver
+from fairlead.solve import solver
 from fairlead.solve.max_min.class_table import ClassTable
+from fairlead.solve.max_min.problem import MaxMinProblem
 from fairlead.solve.max_min_many.crossover import fill_from_guessed_prices
 
 

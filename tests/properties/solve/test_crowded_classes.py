@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.model.errors import SolveError
-from fairlead.solve import MaxMinProblem, MaxMinSolution, solve_max_min, solver
+from fairlead.solve import solver
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
+from fairlead.solve.solver import solve_max_min
 
 
 def crowd(classes: int, load: float, seed: int, members: int = 100_000) -> MaxMinProblem:

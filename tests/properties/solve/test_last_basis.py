@@ -9,17 +9,12 @@ import pytest
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.policies.finish_time import RatioPath
-from fairlead.solve import (
-    NO_PARTNER,
-    FlatPath,
-    OptionProblem,
-    WarmFilling,
-    WarmFirstStage,
-    WarmSum,
-    best_sum,
-    fill_options,
-    linear,
-)
+from fairlead.solve import linear
+from fairlead.solve.options.filling import FlatPath, WarmFilling, fill_options
+from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.options.objectives import best_sum
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
+from fairlead.solve.options.warm_sum import WarmSum
 
 PROFILES, WIDTH = 7, 3
 

@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.solve import (
-    Columns,
-    LinearProgram,
-    MaxMinProblem,
-    MaxMinSolution,
-    MaxMinSolver,
-    merge,
-    price_bound,
-    solve_lp,
-    solve_max_min,
-)
+from fairlead.solve.classes import merge
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution, price_bound
+from fairlead.solve.solver import MaxMinSolver, solve_max_min
 
 INF = float("inf")
 

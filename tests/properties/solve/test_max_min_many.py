@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.solve import MaxMinProblem, MaxMinSolution, price_bound, solve_max_min
 from fairlead.solve import solver as solver_module
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution, price_bound
+from fairlead.solve.solver import solve_max_min
 
 
 def many(seed: int, classes: int, width: int, load: float, class_of: str) -> MaxMinProblem:

@@ -10,7 +10,9 @@ from hypothesis.extra import numpy as nst
 
 from fairlead.compiled import compiled
 from fairlead.model.arrays import FloatArray
-from fairlead.solve import NO_PARTNER, OptionProblem, best_sum, single_devices
+from fairlead.solve import single_devices
+from fairlead.solve.options.objectives import best_sum
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
 from fairlead.solve.single_devices import best_single_devices
 
 values = st.floats(0.1, 9.0) | st.sampled_from([0.0, 1.0, 2.0])

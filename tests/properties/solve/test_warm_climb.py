@@ -9,18 +9,13 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.tenants.tree import ROOT
 from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies.finish_time import RatioPath
-from fairlead.solve import (
-    NO_PARTNER,
-    FlatPath,
-    MaxMinProblem,
-    OptionProblem,
-    WarmClimb,
-    WarmFilling,
-    climb,
-    fill_options,
-    solve_max_min,
-)
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.options.filling import FlatPath, WarmFilling, fill_options
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
 from fairlead.solve.paths import warm_climb
+from fairlead.solve.paths.filling import climb
+from fairlead.solve.paths.warm_climb import WarmClimb
+from fairlead.solve.solver import solve_max_min
 
 PROFILES = 6
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from fairlead.solve import MaxMinProblem, MaxMinSolver, solve_max_min
 from fairlead.solve.max_min.class_table import ClassTable
+from fairlead.solve.max_min.problem import MaxMinProblem
 from fairlead.solve.max_min.warm_start import WarmStage
+from fairlead.solve.solver import MaxMinSolver, solve_max_min
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 5])

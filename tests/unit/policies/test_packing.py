@@ -23,7 +23,7 @@ from fairlead.policies._packing.shares import pair_two_classes, pair_within_clas
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.max_min import MaxMin
 from fairlead.registry import create
-from fairlead.solve import NO_PARTNER
+from fairlead.solve.options.problem import NO_PARTNER
 
 
 def _table(snap: Snapshot, *, packed: bool = True, placement: bool = False) -> UnitTable:

@@ -16,9 +16,9 @@ from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import WarmStart
 from fairlead.policies.fairlead import Fairlead
-from fairlead.solve import WarmSum
 from fairlead.solve.options.basis import Keys
 from fairlead.solve.options.objectives import BestTimes
+from fairlead.solve.options.warm_sum import WarmSum
 
 KINDS, ACCELERATORS = "abcdef", ("v100", "k80")
 CLUSTER = Cluster.of({"v100": 4, "k80": 4})

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fairlead.model.errors import SolveError
-from fairlead.solve import MaxMinProblem, MaxMinSolver, price_bound, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem, price_bound
+from fairlead.solve.solver import MaxMinSolver, solve_max_min
 
 
 def problem(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fairlead.solve import MaxMinProblem, price_bound, solve_least_level, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem, price_bound
+from fairlead.solve.solver import solve_least_level, solve_max_min
 
 
 @pytest.mark.parametrize("classes", [1, 7, 120, 400, 3000])

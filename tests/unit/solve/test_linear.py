@@ -7,9 +7,18 @@ import numpy as np
 import pytest
 
 from fairlead.model.errors import SolveError
-from fairlead.solve import Columns, LinearProgram, linear, merge, solve_lp
 from fairlead.solve import classes as classes_module
-from fairlead.solve.linear import PRIMAL, new_highs, rerun_highs, without_perturbation
+from fairlead.solve import linear
+from fairlead.solve.classes import merge
+from fairlead.solve.linear import (
+    PRIMAL,
+    Columns,
+    LinearProgram,
+    new_highs,
+    rerun_highs,
+    solve_lp,
+    without_perturbation,
+)
 
 INF = float("inf")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from fairlead.model.arrays import FloatArray
-from fairlead.solve import MaxMinProblem, solve_max_min
+from fairlead.solve.max_min.problem import MaxMinProblem
 from fairlead.solve.max_min_many.pricing import Decision, StageClasses
+from fairlead.solve.solver import solve_max_min
 
 
 def balanced(classes: int, seed: int) -> MaxMinProblem:

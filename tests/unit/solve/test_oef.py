@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from fairlead.model.arrays import FloatArray
-from fairlead.solve import (
-    Columns,
-    LinearProgram,
-    RecentSolutions,
-    equal_bound,
-    solve_envy_free,
-    solve_equal,
-    solve_lp,
-)
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
+from fairlead.solve.oef.dual_prices import equal_bound
+from fairlead.solve.oef.envy_free import solve_envy_free
+from fairlead.solve.oef.equal_levels import solve_equal
+from fairlead.solve.recent import RecentSolutions
 
 INF = float("inf")
 

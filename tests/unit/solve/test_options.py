@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 
 from fairlead.model.errors import SolveError
-from fairlead.solve import (
-    NO_PARTNER,
-    Columns,
-    ExtraRows,
-    FlatPath,
-    OptionProblem,
-    OptionSolution,
-    best_ratio,
-    best_ratio_above,
-    best_sum,
-    fill_options,
-)
+from fairlead.solve.linear import Columns
 from fairlead.solve.options import program as options_program
+from fairlead.solve.options.filling import FlatPath, fill_options
+from fairlead.solve.options.objectives import best_ratio, best_ratio_above, best_sum
+from fairlead.solve.options.problem import NO_PARTNER, ExtraRows, OptionProblem
+from fairlead.solve.options.solution import OptionSolution
 
 
 def problem(

@@ -7,17 +7,11 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.tenants.tree import ROOT
 from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies.finish_time import RatioPath
-from fairlead.solve import (
-    Columns,
-    LinearProgram,
-    MaxMinProblem,
-    Path,
-    climb,
-    climb_first_stage,
-    path_bound,
-    solve_lp,
-    solve_max_min,
-)
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.paths.filling import climb, climb_first_stage, path_bound
+from fairlead.solve.paths.path import Path
+from fairlead.solve.solver import solve_max_min
 
 INF = float("inf")
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead.insight.bundles import ReceivedShares
 from fairlead.insight.participants import Participants, max_total_value, max_total_value_above
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.solve import merge
+from fairlead.solve.classes import merge
 
 _NEGLIGIBLE = 1e-6
 _ROUNDING = 1e-8

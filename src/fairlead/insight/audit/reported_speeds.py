@@ -25,7 +25,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate
-from fairlead.solve import merge
+from fairlead.solve.classes import merge
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,9 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
-from fairlead.solve import MaxMinProblem, MaxMinSolution, merge, solve_least_level
+from fairlead.solve.classes import merge
+from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
+from fairlead.solve.solver import solve_least_level
 
 Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
 

@@ -8,8 +8,10 @@ from fairlead.model.errors import SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import spread_evenly
 from fairlead.policies.base import job_allocation
-from fairlead.solve import MaxMinProblem, WarmClimb, climb_first_stage
+from fairlead.solve.max_min.problem import MaxMinProblem
+from fairlead.solve.paths.filling import climb_first_stage
 from fairlead.solve.paths.path import Path
+from fairlead.solve.paths.warm_climb import WarmClimb
 
 
 def path_allocation(

@@ -17,7 +17,7 @@ from fairlead.policies._packing.table import (
     unit_table,
 )
 from fairlead.policies.rules.quotas import any_quota
-from fairlead.solve import Classes
+from fairlead.solve.classes import Classes
 
 
 class KeptTable:

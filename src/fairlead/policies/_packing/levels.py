@@ -10,15 +10,12 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.shares import as_job_shares, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
-from fairlead.solve import (
-    Classes,
-    FlatPath,
-    OptionProblem,
-    OptionSolution,
-    Path,
-    WarmFilling,
-    WarmFirstStage,
-)
+from fairlead.solve.classes import Classes
+from fairlead.solve.options.filling import FlatPath, WarmFilling
+from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.solution import OptionSolution
+from fairlead.solve.paths.path import Path
 
 PathOf = Callable[[Classes, OptionProblem], Path]
 

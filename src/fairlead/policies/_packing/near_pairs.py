@@ -14,7 +14,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
 from fairlead.policies._packing.table import TableBuilder, UnitRules, UnitTable
 from fairlead.policies.rules.quotas import any_quota
-from fairlead.solve import OptionProblem
+from fairlead.solve.options.problem import OptionProblem
 
 ValueOf = Callable[[UnitTable, OptionProblem], FloatArray]
 

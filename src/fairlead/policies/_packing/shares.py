@@ -15,7 +15,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.table import UnitRules, UnitTable
 from fairlead.policies.base import job_allocation
-from fairlead.solve import NO_PARTNER
+from fairlead.solve.options.problem import NO_PARTNER
 
 # Times of a class below this are rounding.
 _NOTHING = 1e-11

@@ -27,8 +27,8 @@ from fairlead.policies._packing.measured_pairs import (
 from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
-from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
-from fairlead.solve.classes import fraction, row_hash
+from fairlead.solve.classes import Classes, fraction, merge, row_hash
+from fairlead.solve.options.problem import NO_PARTNER, ExtraRows, OptionProblem
 
 ListedPairs = tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]
 """options → column, classes of both members, and their speeds"""

@@ -12,7 +12,8 @@ from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.shares import as_job_shares, class_speed, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import mean_speed
-from fairlead.solve import BestTimes, OptionProblem
+from fairlead.solve.options.objectives import BestTimes
+from fairlead.solve.options.problem import OptionProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,8 @@ from fairlead.policies.fairlead.lengths import estimate_left_s
 from fairlead.policies.fairlead.promise import FOR_IDLE_DEVICES, IN_PROGRAM, Promise, urgency
 from fairlead.policies.fairlead.weights import fair_weights
 from fairlead.policies.rules.quotas import any_quota
-from fairlead.solve import NO_PARTNER, OptionProblem, WarmSum
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
+from fairlead.solve.options.warm_sum import WarmSum
 from fairlead.solve.single_devices import best_single_devices
 
 _STAY = 0.1

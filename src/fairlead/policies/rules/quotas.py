@@ -15,7 +15,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import mean_speed
-from fairlead.solve import Columns, ExtraRows, LinearProgram, merge, solve_lp
+from fairlead.solve.classes import merge
+from fairlead.solve.linear import Columns, LinearProgram, solve_lp
+from fairlead.solve.options.problem import ExtraRows
 
 _SLACK = 1e-6
 """relative rounding error allowed for guarantees, which are the solution of a program"""
