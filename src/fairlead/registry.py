@@ -5,7 +5,7 @@ import difflib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairlead.model.errors import FairleadError, UsageError
@@ -59,12 +59,26 @@ class BrokenPlugIn:
 
 
 @cache
+def _of_all_packages() -> Any:
+    """Return all entry points; finding them reads a file of each package.
+
+    Their type depends on the version of Python.
+    """
+    return entry_points()
+
+
+def _installed(group: str) -> EntryPoints:
+    points: EntryPoints = _of_all_packages().select(group=f"fairlead.{group}")
+    return points
+
+
+@cache
 def available(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of ``fairlead.<group>`` by name, sorted; Fairlead's own come first.
 
     Some of them may be broken.
     """
-    installed = sorted(entry_points(group=f"fairlead.{group}"), key=_precedence, reverse=True)
+    installed = sorted(_installed(group), key=_precedence, reverse=True)
     points = {point.name: point for point in installed}
     return dict(sorted(points.items()))
 
@@ -78,7 +92,7 @@ def plug_in(group: str, spec: str) -> PlugIn:
 def broken_plug_ins(group: str) -> Iterator[BrokenPlugIn]:
     """Yield the plug-ins of a group that cannot be loaded or whose name is taken."""
     chosen = available(group)
-    for point in sorted(entry_points(group=f"fairlead.{group}"), key=_precedence):
+    for point in sorted(_installed(group), key=_precedence):
         described, winner = _describe(group, point), chosen[point.name]
         if winner != point:
             taken = f"its name is taken by package {_describe(group, winner).package!r}"

@@ -195,9 +195,37 @@ def test_policies_lists_names_with_descriptions() -> None:
 
 def test_the_command_line_loads_no_heavy_library() -> None:
     heavy = {"numpy", "rich", "yaml", "fastapi"}
-    code = f"import sys, fairlead.cli.main; print({heavy} & set(sys.modules))"
+    code = (
+        "import sys, fairlead.cli.main, fairlead.cli.client.submit, fairlead.cli.operate.serve;"
+        " import fairlead.cli.research.simulate, fairlead.cli.research.trace;"
+        f" print({heavy} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_command_loads_no_module_of_another() -> None:
+    code = (
+        "import sys; from fairlead.cli.main import app;"
+        "app(['policies', '--json'], standalone_mode=False);"
+        "print([name for name in sys.modules if name.startswith('fairlead.cli.client.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_short_simulation_loads_neither_rich_nor_solvers_of_other_policies(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,arrival_s,workload,gang,total_steps\n0,0,DCGAN,1,1000\n")
+    code = (
+        "import sys; from fairlead.cli.main import app;"
+        f"app(['simulate', '--trace', {str(trace)!r}, '--json'], standalone_mode=False);"
+        "print({'rich', 'fairlead.solve.oef.equal_levels'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 def test_help_is_fast_and_names_the_commands() -> None:

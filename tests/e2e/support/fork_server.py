@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer.main
 
@@ -20,7 +20,8 @@ _MAX_REQUEST = 1 << 17
 def serve(descriptor: int, modules: Sequence[str]) -> None:
     """Fork for each request until the connection is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks disappear
-    typer.main.get_command(app)  # imports the rest of Typer
+    commands: Any = typer.main.get_command(app)
+    list(commands.commands.values())  # loads their modules and the rest of Typer
     for name in modules:
         import_module(name)
     gc.freeze()

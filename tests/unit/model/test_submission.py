@@ -182,7 +182,7 @@ def test_a_request_outside_the_limits_is_refused(body: dict[str, object]) -> Non
 
 def test_the_declaration_loads_no_heavy_library() -> None:
     code = (
-        "import sys, fairlead.cli.main;"
+        "import sys, fairlead.cli.client.submit;"
         " print({'pydantic', 'numpy', 'yaml', 'rich', 'fastapi'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.research.speed_tables import tables
 from fairlead.cli.shared.options import Json
 
 if TYPE_CHECKING:
@@ -322,3 +323,6 @@ def _measured_rows() -> list[tuple["SpeedKey", dict[str, Any]]]:
 
 def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+app.command("tables")(tables)

@@ -89,8 +89,6 @@ def _progress(scenario: Scenario, shown: bool) -> Iterator[Any]:
 @contextmanager
 def _lines_of_progress(jobs: int) -> Iterator[Callable[[float, int], None]]:
     """Print a line on stderr after a while and every minute: no run is silent for long."""
-    from fairlead.cli.shared.output import duration, messages
-
     began, ended, finished = time.monotonic(), threading.Event(), 0
 
     def note(_: float, count: int) -> None:
@@ -100,6 +98,9 @@ def _lines_of_progress(jobs: int) -> Iterator[Callable[[float, int], None]]:
     def print_lines() -> None:
         wait_s = _FIRST_LINE_S
         while not ended.wait(wait_s):
+            # Rich takes longer to load than a short run takes.
+            from fairlead.cli.shared.output import duration, messages
+
             passed = duration(time.monotonic() - began)
             messages.print(f"simulating for {passed}: {finished} of {jobs} jobs have finished")
             wait_s = _LINE_S
