@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fairlead.engines.base import Engine
 from fairlead.engines.shared.checkup.findings import Finding
@@ -53,6 +53,16 @@ class OpenedEngine:
     """cluster manager that chooses the GPUs of each lease; empty: Fairlead does"""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineTraits:
+    """The traits of an engine that its settings alone decide."""
+
+    emulated: bool
+    """devices are not real: steps take as long as the speeds table says"""
+    separates_tenants: bool = False
+    """a job can neither read nor change files of the server or of other tenants"""
+
+
 class EnginePlugin(Protocol):
     """The object that an entry point of ``fairlead.engines`` names."""
 
@@ -67,6 +77,15 @@ class EnginePlugin(Protocol):
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield the findings of ``fairlead doctor`` about the engine's devices and nodes."""
+        ...
+
+
+@runtime_checkable
+class ChecksSettings(Protocol):
+    """A plug-in that checks its settings without opening the engine."""
+
+    def traits(self, site: Site, options: Mapping[str, Any]) -> EngineTraits:
+        """Return the traits; raise UsageError for settings with which no machine can open it."""
         ...
 
 

@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import sqlalchemy as sa
@@ -18,20 +17,17 @@ import structlog
 import uvicorn
 
 from fairlead.atomic_file import replace_text
-from fairlead.data import DEFAULT_SPEEDS
 from fairlead.engines.base import SupportsHandOver
 from fairlead.engines.plugin import OpenedEngine, engine_plugin
-from fairlead.files.speeds.prior import prior_speeds
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.orders import Environment
 from fairlead.live.retention.cleaner import RetentionCleaner
 from fairlead.live.scheduling_config import SchedulingConfig
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import FairleadError
 from fairlead.model.speeds.elastic import speed_of_size
 from fairlead.model.speeds.key import Consolidation
-from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.server.access.hosts import AllowedHosts
 from fairlead.server.access.oidc import OidcLogin
@@ -40,6 +36,7 @@ from fairlead.server.access.secrets import KEY_FILE, KIND, load_job_secrets, rea
 from fairlead.server.access.separation import require_separation, require_separation_for_logins
 from fairlead.server.access.tokens import Tokens, read_token
 from fairlead.server.api.app import make_app
+from fairlead.server.config.beliefs import believed_speeds, hidden_speeds
 from fairlead.server.config.scheduling import (
     build_scheduling_config,
     load_scheduling_config,
@@ -232,7 +229,7 @@ def _sealed_secrets(settings: ServeSettings, live: Live) -> dict[str, str]:
 
 
 def _hosts(settings: ServeSettings) -> AllowedHosts:
-    hosts = AllowedHosts(settings.host, (settings.allowed_hosts or "").split(","))
+    hosts = AllowedHosts(settings.host, settings.allowed_names)
     hosts.add_full_name()
     return hosts
 
@@ -266,13 +263,9 @@ async def _live_config(
     settings: ServeSettings, tokens: Tokens, opened: OpenedEngine
 ) -> LiveConfig:
     cluster = await opened.engine.inventory()
-    speeds = _believed_speeds(settings)
-    emulated, hidden = speeds if opened.emulated else None, settings.emulated_speeds
-    if hidden is not None:
-        if not opened.emulated:
-            fix = "expected emulated devices, such as --emulate v100=2, or no such setting"
-            raise InputError("the devices are real", fix=fix, field="emulated_speeds")
-        emulated = prior_speeds(hidden)
+    speeds = believed_speeds(settings)
+    hidden = hidden_speeds(settings, emulated=opened.emulated)
+    emulated = hidden or (speeds if opened.emulated else None)
     engine = opened.engine
     hands_over = isinstance(engine, SupportsHandOver) and engine.prepares
     scheduling = build_scheduling_config(
@@ -296,19 +289,6 @@ async def _live_config(
         device_chooser=opened.device_chooser,
         notified_urls=settings.notified_urls,
     )
-
-
-def _believed_speeds(settings: ServeSettings) -> SpeedTable:
-    """Return the speeds that decisions start from."""
-    speeds = prior_speeds(settings.speeds or DEFAULT_SPEEDS)
-    if settings.plan_on != 0.5 and speeds.learner is None:
-        fix = "expected speeds = guess or a table, or no such setting"
-        raise InputError("speeds = none states no doubt", fix=fix, field="plan_on")
-    if settings.explore and (speeds.learner is None or settings.plan_on != 0.5):
-        fix = "expected speeds = guess or a table, and no plan_on, or no such setting"
-        raise InputError("weighs trials by the doubt of estimates", fix=fix, field="explore")
-    trials = Trials() if settings.explore else None
-    return replace(speeds, quantile=settings.plan_on, trials=trials)
 
 
 def _start_settings(settings: ServeSettings, scheduling: SchedulingConfig) -> str:

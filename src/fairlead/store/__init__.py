@@ -4,9 +4,10 @@ from fairlead.store.audit import Actor, Audit, RemoveOldAudit, User
 from fairlead.store.errors import DamagedLogError, FencedError, StoreError, StoreUnavailableError
 from fairlead.store.event_log import LoggedEvent
 from fairlead.store.restoration import Restoration
-from fairlead.store.store import Change, Put, Remove, Store
+from fairlead.store.store import DATABASES, Change, Put, Remove, Store
 
 __all__ = [
+    "DATABASES",
     "Actor",
     "Audit",
     "Change",

@@ -49,6 +49,8 @@ _LIBPQ = {
 }
 """connection settings: a lost server is noticed after seconds"""
 _LOCK_TIMEOUT = "SET lock_timeout = '5s'"
+DATABASES = ("sqlite", "postgresql")
+"""kinds of database, as SQLAlchemy names them"""
 DEFAULT_WAIT_S = 60.0
 """seconds to wait for a locked or unreachable database"""
 

@@ -93,6 +93,25 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
         ('emulate = "v100=x"', 1, "emulate", "number"),
         ("[server]\nport = 3", 1, "server", "unknown setting"),
         ('database = "nowhere"', 1, "database", "postgresql"),
+        ('database = "mysql://me@db/name"', 1, "database", "'mysql' is not supported: expected a"),
+        ('database = "postgresql+odd://db/name"', 1, "database", "the extra fairlead[postgresql]"),
+        ("plan_on = 0.9\nexplore = true", 2, "explore", "expected speeds = guess or a table, and"),
+        ('speeds = "none"\nplan_on = 0.9', 2, "plan_on", "expected speeds = guess or a table"),
+        ('emulated_speeds = "gandiva-fair"', 1, "emulated_speeds", "expected emulated devices"),
+        ('node_name = "a\\nb"', 1, "node_name", "expected a name of 1 to 128 characters"),
+        (f'node_name = "{"n" * 129}"', 1, "node_name", "expected a name of 1 to 128 characters"),
+        ('node_name = "n1 "', 1, "node_name", "ends with a space: expected 'n1'"),
+        ('allowed_hosts = "a.example, https://b.example"', 1, "allowed_hosts", "without scheme"),
+        ('allowed_hosts = "a.example:443"', 1, "allowed_hosts", "without scheme and port"),
+        ('engine = "rehearsal"', 1, "engine", "--emulate: missing"),
+        ('engine = "slurm"\nemulate = "v100=1"', 1, "engine", "use --engine NAME:emulate"),
+        ('engine = "local:mps"\nemulate = "v100=1"', 1, "engine", "expected GPUs"),
+        (
+            'oidc_issuer = "https://id.example"\noidc_client_id = "x"\nengine = "ray"',
+            3,
+            "engine",
+            "or --trust-jobs",
+        ),
         ('tls_certificate = "a.pem"', None, "tls_key", "expected together with tls_certificate"),
         (
             '\ntls_certificate = "fairlead.toml"\ntls_key = "fairlead.toml"',
@@ -109,6 +128,22 @@ def test_an_error_names_place_field_and_expected_value(
     error = refusal(tmp_path, text)
     assert (error.line, error.field) == (line, field)
     assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'database = "sqlite:///other.db"',
+        'database = "postgresql+psycopg://me@db/name"',
+        'allowed_hosts = "a.example, 10.0.0.1, FD00::1, my_node"',
+        'allowed_hosts = "*"',
+        'node_name = "node one"',
+        'engine = "slurm:emulate"\nemulated_speeds = "gandiva-fair"',
+        'oidc_issuer = "https://id.example"\noidc_client_id = "x"\nengine = "slurm:users"',
+    ],
+)
+def test_settings_with_which_a_server_starts_pass(tmp_path: Path, text: str) -> None:
+    verify(load_settings({"data": tmp_path}, {}, write_settings(tmp_path, text)))
 
 
 def test_an_error_in_a_variable_names_the_variable() -> None:

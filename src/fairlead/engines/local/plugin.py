@@ -17,7 +17,7 @@ from fairlead.engines.local.engine import LocalEngine
 from fairlead.engines.local.gpus.inventory import find_gpus
 from fairlead.engines.local.gpus.monitor import DeviceReader, GpuMonitor
 from fairlead.engines.local.mps import MpsDaemon
-from fairlead.engines.plugin import OpenedEngine, Site
+from fairlead.engines.plugin import EngineTraits, OpenedEngine, Site
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.engines.shared.checkup.tenant_access import check_installation
 from fairlead.files import read_cluster
@@ -41,10 +41,17 @@ class LocalPlugin:
     options = LocalOptions
     runs_here = True
 
+    def traits(self, site: Site, options: Mapping[str, Any]) -> EngineTraits:
+        """Return the traits; raise UsageError for MPS where it would be of no use."""
+        chosen = LocalOptions(**options)
+        if chosen.mps:
+            _require_use_of_mps(site, chosen)
+        return EngineTraits(site.emulate is not None, chosen.users)
+
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the GPUs of this machine, or for emulated devices."""
-        chosen = LocalOptions(**options)
-        users, mps = chosen.users, _mps(site, chosen)
+        traits, chosen = self.traits(site, options), LocalOptions(**options)
+        users = chosen.users
         if users and os.geteuid() != 0:
             raise UsageError(
                 "engine: local:users starts jobs as other users: expected a server that runs as"
@@ -61,9 +68,9 @@ class LocalPlugin:
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
             offload_gib=site.offload_gib,
-            mps=mps,
+            mps=MpsDaemon(site.data) if chosen.mps else None,
         )
-        return OpenedEngine(engine, site.emulate is not None, separates_tenants=users)
+        return OpenedEngine(engine, traits.emulated, traits.separates_tenants)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about the devices, the isolation and the interpreter of jobs."""
@@ -76,10 +83,8 @@ class LocalPlugin:
         yield from check_job_library(site.python)
 
 
-def _mps(site: Site, options: LocalOptions) -> MpsDaemon | None:
-    """Return the MPS daemon that the options ask for; UsageError if it would be of no use."""
-    if not options.mps:
-        return None
+def _require_use_of_mps(site: Site, options: LocalOptions) -> None:
+    """Raise UsageError where the MPS daemon that the options ask for would be of no use."""
     if options.users:
         raise UsageError(
             "engine: local:users,mps: MPS serves the processes of one Unix user at a time:"
@@ -87,7 +92,6 @@ def _mps(site: Site, options: LocalOptions) -> MpsDaemon | None:
         )
     if site.emulate is not None:
         raise UsageError("engine: local:mps: the devices are emulated: expected GPUs")
-    return MpsDaemon(site.data)
 
 
 def find_devices(site: Site) -> tuple[LocalDevices, GpuMonitor | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.engines.plugin import OpenedEngine, Site
+from fairlead.engines.plugin import EngineTraits, OpenedEngine, Site
 from fairlead.engines.rehearsal.engine import RehearsalEngine
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.files import read_cluster
@@ -22,15 +22,17 @@ class RehearsalPlugin:
     options = RehearsalOptions
     runs_here = True
 
+    def traits(self, site: Site, options: Mapping[str, Any]) -> EngineTraits:
+        """Return the traits; raise UsageError without devices to rehearse."""
+        del options
+        _require_devices(site)
+        return _TRAITS
+
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the rehearsed devices."""
         del options
-        if site.emulate is None:
-            raise UsageError(
-                "--emulate: missing: a rehearsal needs devices, such as v100=2000/4,k80=2000/4"
-            )
-        engine = RehearsalEngine(site.data, read_cluster(site.emulate))
-        return OpenedEngine(engine, True, separates_tenants=True)  # no command runs
+        engine = RehearsalEngine(site.data, read_cluster(_require_devices(site)))
+        return OpenedEngine(engine, _TRAITS.emulated, _TRAITS.separates_tenants)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield the rehearsed devices."""
@@ -38,4 +40,14 @@ class RehearsalPlugin:
         yield Finding("devices", "ok", f"{site.emulate or 'none'} rehearsed")
 
 
+def _require_devices(site: Site) -> str:
+    if site.emulate is None:
+        raise UsageError(
+            "--emulate: missing: a rehearsal needs devices, such as v100=2000/4,k80=2000/4"
+        )
+    return site.emulate
+
+
+_TRAITS = EngineTraits(emulated=True, separates_tenants=True)
+"""no command runs, so that no job reads files"""
 PLUGIN = RehearsalPlugin()

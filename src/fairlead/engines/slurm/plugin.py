@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairlead.engines.plugin import OpenedEngine, Site, refuse_emulated_devices
+from fairlead.engines.plugin import (
+    EngineTraits,
+    OpenedEngine,
+    Site,
+    refuse_emulated_devices,
+)
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.engines.slurm.checkup import check_slurm
 from fairlead.engines.slurm.engine import SlurmEngine
@@ -15,12 +20,17 @@ class SlurmPlugin:
     options = SlurmEngine
     runs_here = False
 
+    def traits(self, site: Site, options: Mapping[str, Any]) -> EngineTraits:
+        """Return the traits; raise UsageError for devices of this machine to emulate."""
+        refuse_emulated_devices(site)
+        return EngineTraits(bool(options.get("emulate")), bool(options.get("users")))
+
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the cluster in the options."""
-        refuse_emulated_devices(site)
+        traits = self.traits(site, options)
         engine = SlurmEngine(data=site.data, inherits=site.job_environment, **options)
         return OpenedEngine(
-            engine, engine.emulate, separates_tenants=engine.users, device_chooser="Slurm"
+            engine, traits.emulated, traits.separates_tenants, device_chooser="Slurm"
         )
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ the server; the browser then names that page's host in the header Host or Origin
 
 import ipaddress
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK
+from fairlead.files.parsing.fields import quote
+from fairlead.model.errors import InputError
 from fairlead.server.error_response import error_response
 
 _HEALTH_PATHS = ("/healthz", "/readyz")
@@ -22,6 +25,20 @@ _HEALTH_PATHS = ("/healthz", "/readyz")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _MAX_SHOWN = 100
 _MAX_CACHED = 1000
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+
+
+def read_allowed_names(text: str) -> tuple[str, ...]:
+    """Return the names of the setting ``allowed_hosts``; InputError for one that no Host has."""
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    for name in names:
+        if name != "*" and not (_NAME.fullmatch(name) or _is_address(name)):
+            raise InputError(
+                f"{quote(name)} is not the name of a host",
+                fix="expected names without scheme and port, such as cluster.example.org, or *",
+                field="allowed_hosts",
+            )
+    return names
 
 
 class AllowedHosts:

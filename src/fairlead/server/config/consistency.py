@@ -6,12 +6,13 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from fairlead.engines.plugin import LOOPBACK
-from fairlead.files.parsing.fields import quote
+from fairlead.files.parsing.fields import name, quote
 from fairlead.model.errors import InputError, UsageError
 from fairlead.server.access.identity_provider import is_safe_url
 from fairlead.server.access.oidc import require_library
 from fairlead.server.config.declaration import OPTIONS
 from fairlead.server.config.settings import ServeSettings
+from fairlead.store import DATABASES
 
 
 def check_consistent(settings: ServeSettings) -> None:
@@ -25,19 +26,47 @@ def check_consistent(settings: ServeSettings) -> None:
             f"host: {quote(settings.host)} would send tokens in the clear: expected"
             " tls_certificate and tls_key, or 127.0.0.1 behind a proxy that has them"
         )
-    for name, path in (("tls_certificate", certificate), ("tls_key", key)):
+    for field, path in (("tls_certificate", certificate), ("tls_key", key)):
         if path is not None and not path.is_file():
-            raise InputError(f"no such file: {path}", fix="expected a PEM file", field=name)
+            raise InputError(f"no such file: {path}", fix="expected a PEM file", field=field)
     if certificate is not None:
         _check_certificate(certificate, key)
     _check_oidc(settings)
     _ = settings.notified_urls
+    _ = settings.allowed_names
+    if settings.node_name is not None:
+        _check_node_name(settings.node_name)
     if settings.database is not None:
-        try:
-            sa.make_url(settings.database)
-        except sa.exc.ArgumentError:
-            fix = f"expected {OPTIONS['database'].expected}"
-            raise InputError("not a database URL", fix=fix, field="database") from None
+        _check_database(settings.database)
+
+
+def _check_node_name(node_name: str) -> None:
+    try:
+        trimmed = name(node_name)
+    except InputError as error:
+        fix = f"expected {OPTIONS['node_name'].expected}"
+        raise InputError(error.problem, fix=fix, field="node_name") from None
+    if trimmed != node_name:
+        problem = f"{quote(node_name)} begins or ends with a space"
+        raise InputError(problem, fix=f"expected {quote(trimmed)}", field="node_name")
+
+
+def _check_database(database: str) -> None:
+    """Raise InputError unless the store can open such a database, if it is there."""
+    fix = f"expected {OPTIONS['database'].expected}"
+    try:
+        url = sa.make_url(database)
+    except sa.exc.ArgumentError:
+        raise InputError("not a database URL", fix=fix, field="database") from None
+    if url.get_backend_name() not in DATABASES:
+        problem = f"{quote(url.get_backend_name())} is not supported"
+        raise InputError(problem, fix=fix, field="database")
+    try:
+        url.get_dialect().import_dbapi()
+    except (sa.exc.NoSuchModuleError, ImportError) as error:
+        problem = f"{quote(url.drivername)} cannot be used ({error})"
+        fix += ", and the extra fairlead[postgresql]"
+        raise InputError(problem, fix=fix, field="database") from None
 
 
 def _check_oidc(settings: ServeSettings) -> None:

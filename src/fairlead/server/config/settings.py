@@ -9,6 +9,7 @@ from fairlead.code_snapshot.location import SnapshotLimits
 from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK, Site, engine_plugin
 from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.live.retention.limits import RetentionLimits
+from fairlead.server.access.hosts import read_allowed_names
 from fairlead.server.access.oidc import OidcConfig
 from fairlead.server.config.declaration import Settings
 from fairlead.server.config.retention import seconds_of
@@ -57,6 +58,11 @@ class ServeSettings(Settings):
     def notified_urls(self) -> AllowedUrls:
         """The URLs that jobs may notify; InputError if the setting names none."""
         return AllowedUrls.parse((self.notify_urls or "").split(","))
+
+    @property
+    def allowed_names(self) -> tuple[str, ...]:
+        """Further names of the server; InputError for one that no request can have."""
+        return read_allowed_names(self.allowed_hosts or "")
 
     @property
     def snapshot_limits(self) -> SnapshotLimits:
