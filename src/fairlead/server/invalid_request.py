@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_WHOLE = "not a whole number: expected one such as 4"
-_NUMBER = "not a number: expected one such as 2.5"
+from fairlead.model.submission.fields import NOT_A_NUMBER, NOT_WHOLE
+
 _FLAG = "not a truth value: expected true or false"
 _LIST = 'not a list: expected one such as ["a", "b"]'
 _OBJECT = "not an object: expected a JSON object"
@@ -18,11 +18,11 @@ _PROBLEMS = {
     "greater_than": "out of range: expected more than {gt}",
     "less_than_equal": "out of range: expected at most {le}",
     "less_than": "out of range: expected less than {lt}",
-    "int_parsing": _WHOLE,
-    "int_type": _WHOLE,
-    "int_from_float": _WHOLE,
-    "float_parsing": _NUMBER,
-    "float_type": _NUMBER,
+    "int_parsing": NOT_WHOLE,
+    "int_type": NOT_WHOLE,
+    "int_from_float": NOT_WHOLE,
+    "float_parsing": NOT_A_NUMBER,
+    "float_type": NOT_A_NUMBER,
     "finite_number": "not finite: expected a number such as 2.5",
     "bool_parsing": _FLAG,
     "bool_type": _FLAG,

@@ -52,6 +52,28 @@ class Matches:
         return {**handler(source), "pattern": self.pattern}
 
 
+NOT_WHOLE = "not a whole number: expected one such as 4"
+NOT_A_NUMBER = "not a number: expected one such as 2.5"
+
+
+@dataclass(frozen=True, slots=True)
+class NotBoolean:
+    """Refuses true and false, which pydantic takes for the numbers 1 and 0; follows the limits."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        problem = NOT_WHOLE if source is int else NOT_A_NUMBER
+
+        def refuse_booleans(value: object) -> object:
+            if isinstance(value, bool):
+                raise ValueError(problem)  # pydantic collects no TypeErrors
+            return value
+
+        function = {"type": "no-info", "function": refuse_booleans}
+        return {"type": "function-before", "function": function, "schema": handler(source)}
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredField:
     """One field as its class declares it."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
-from fairlead.model.speeds.key import Consolidation, SpeedSource
 from fairlead.model.submission import bounds
+from fairlead.model.submission.fields import NotBoolean
 from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.scopes import SCOPES, Scope
@@ -21,7 +21,9 @@ def _require_quota(devices: float) -> float:
     return devices
 
 
-Quota = Annotated[float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_require_quota)]
+Quota = Annotated[
+    float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_require_quota), NotBoolean()
+]
 
 
 class _Message(BaseModel):
@@ -31,16 +33,17 @@ class _Message(BaseModel):
 class Renewal(_Message):
     """Report of one member of a gang."""
 
-    rank: Annotated[int, Field(ge=0, lt=100_000)]
-    started: Annotated[int, Field(ge=0, le=10**15)]
-    steps: Annotated[float, Field(ge=0, le=1e15)]
-    saved_steps: Annotated[float, Field(ge=0, le=1e15)] = 0
-    steps_per_s: Annotated[float, Field(ge=0, le=1e15)] = 0
+    rank: Annotated[int, Field(ge=0, lt=100_000), NotBoolean()]
+    started: Annotated[int, Field(ge=0, le=10**15), NotBoolean()]
+    steps: Annotated[float, Field(ge=0, le=1e15), NotBoolean()]
+    saved_steps: Annotated[float, Field(ge=0, le=1e15), NotBoolean()] = 0
+    steps_per_s: Annotated[float, Field(ge=0, le=1e15), NotBoolean()] = 0
     metrics: Annotated[dict[Name, float], Field(max_length=1000)] = {}
+    """last values; true counts as 1: a renewal must not fail for what a program reports"""
     leaving: bool = False
-    first_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    first_step_s: Annotated[float, Field(ge=0, le=1e12), NotBoolean()] | None = None
     """seconds since its first step under this lease began"""
-    last_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    last_step_s: Annotated[float, Field(ge=0, le=1e12), NotBoolean()] | None = None
     """seconds since its last step ended"""
 
     def to_live(self) -> live.Renewal:
@@ -83,7 +86,7 @@ class TenantView(_Message):
     """highest priority that its own tokens may give a job"""
     max_weight: Weight | None = None
     """highest weight that its own tokens may give a job"""
-    max_jobs: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    max_jobs: Annotated[int, Field(ge=1, le=10**9), NotBoolean()] | None = None
     """maximum number of its jobs that have not ended, for its own tokens"""
 
     @classmethod
@@ -133,7 +136,7 @@ class NewToken(_Message):
 class TokenRotation(_Message):
     """Rotation of a token."""
 
-    overlap_s: Annotated[float, Field(ge=0, le=_MAX_OVERLAP_S)] = 0.0
+    overlap_s: Annotated[float, Field(ge=0, le=_MAX_OVERLAP_S), NotBoolean()] = 0.0
     """seconds for which the old secret stays valid"""
 
 
@@ -256,7 +259,7 @@ class NodeView(_Message):
 class MigLayout(_Message):
     """A MIG layout of a GPU."""
 
-    gpu: Annotated[int, Field(ge=0, le=1023)]
+    gpu: Annotated[int, Field(ge=0, le=1023), NotBoolean()]
     """index of the GPU in ``nvidia-smi``"""
     profiles: Annotated[list[Annotated[str, Field(max_length=32)]], Field(max_length=64)]
     """MIG devices, such as 3g.71gb; none: the whole GPU"""
@@ -327,34 +330,6 @@ class ShareView(_Message):
     """accelerator → devices that its jobs hold now"""
     speed: float
     """speed of its running jobs, in devices of average speed of the cluster for these jobs"""
-
-
-class SpeedView(_Message):
-    """Believed speed of a workload on an accelerator."""
-
-    workload: str
-    """empty for a job that names none"""
-    tenant: str | None
-    """tenant whose jobs have measured the workload; none: believed of all tenants' jobs"""
-    job: str | None
-    """the job that the speed belongs to alone, because it names no workload"""
-    gang: int
-    accelerator: str
-    placement: Consolidation
-    """on as few nodes as the gang needs, or spread over more"""
-    steps_per_s: float
-    source: SpeedSource
-    """measured by running jobs, from the speed table, or assumed"""
-    age_s: float | None
-    """seconds since the measured speed last changed"""
-    low: float | None = None
-    """an assumed speed is above this with 90 % probability; none: not assumed, or not stated"""
-    high: float | None = None
-    """an assumed speed is below this with 90 % probability"""
-    planned_steps_per_s: float | None = None
-    """speed that decisions use instead of an assumed one; none: the same"""
-    declared_steps_per_s: float | None = None
-    """speed that the tenant has declared, on which an assumed one rests; none: not declared"""
 
 
 class AboutView(_Message):

@@ -4,7 +4,37 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fairlead.model.speeds.key import Consolidation
+from fairlead.model.speeds.key import Consolidation, SpeedSource
+
+
+class SpeedView(BaseModel):
+    """Believed speed of a workload on an accelerator."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workload: str
+    """empty for a job that names none"""
+    tenant: str | None
+    """tenant whose jobs have measured the workload; none: believed of all tenants' jobs"""
+    job: str | None
+    """the job that the speed belongs to alone, because it names no workload"""
+    gang: int
+    accelerator: str
+    placement: Consolidation
+    """on as few nodes as the gang needs, or spread over more"""
+    steps_per_s: float
+    source: SpeedSource
+    """measured by running jobs, from the speed table, or assumed"""
+    age_s: float | None
+    """seconds since the measured speed last changed"""
+    low: float | None = None
+    """an assumed speed is above this with 90 % probability; none: not assumed, or not stated"""
+    high: float | None = None
+    """an assumed speed is below this with 90 % probability"""
+    planned_steps_per_s: float | None = None
+    """speed that decisions use instead of an assumed one; none: the same"""
+    declared_steps_per_s: float | None = None
+    """speed that the tenant has declared, on which an assumed one rests; none: not declared"""
 
 
 class MeasuredSpeedView(BaseModel):

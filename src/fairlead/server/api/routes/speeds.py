@@ -20,13 +20,13 @@ from fairlead.server.access.authorization import (
     LiveDependency,
     find_visible_job,
 )
-from fairlead.server.api import schemas as msg
 from fairlead.server.api.speed_messages import (
     MeasuredPairView,
     MeasuredSpeedView,
     SpeedsForgotten,
     SpeedsImport,
     SpeedsImported,
+    SpeedView,
 )
 from fairlead.server.config.scheduling import imported_scheduling_config
 
@@ -39,7 +39,7 @@ _Gangs = Annotated[tuple[Gang, ...], Query(max_length=16)]
 @speeds.get("/speeds")
 async def show_speeds(
     live: LiveDependency, principal: CurrentPrincipal, gang: _Gangs = ()
-) -> list[msg.SpeedView]:
+) -> list[SpeedView]:
     """Return the believed speeds of the active jobs' workloads, each with its source.
 
     ``gang``: numbers of devices, one or more, instead of those that the jobs need; shows the
@@ -65,7 +65,7 @@ async def show_speeds(
 @speeds.get("/jobs/{job_id}/speeds")
 async def job_speeds(
     job_id: str, live: LiveDependency, principal: CurrentPrincipal
-) -> list[msg.SpeedView]:
+) -> list[SpeedView]:
     """Return the believed speeds of a job that has not ended, by accelerator."""
     number = find_visible_job(live, principal, job_id)
     if live.queries.has_ended(number):
@@ -80,13 +80,13 @@ def _placed_speeds(live: Live, number: int, gangs: Sequence[int] = ()) -> list[B
     return with_spread(beliefs, measured, live.queries.job_speeds(number, gangs))
 
 
-def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
+def _speed_view(speed: BelievedSpeed, now: float) -> SpeedView:
     key = speed.key
     scope = scope_of(key.workload) or WorkloadScope("", key.workload)
     low, high = None, None
     if speed.doubt is not None:
         low, high = interval_80(speed.steps_per_s, speed.doubt)
-    return msg.SpeedView(
+    return SpeedView(
         workload=scope.workload,
         tenant=scope.tenant or None,
         job=scope.job,
