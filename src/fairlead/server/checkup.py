@@ -28,6 +28,7 @@ from fairlead.version import __version__
 
 _GIB = 1 << 30
 _MIN_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
+_OTHER_DATA = "set --data or FAIRLEAD_DATA to a writable directory"
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -98,11 +99,10 @@ def _data(data: Path) -> Iterator[Finding]:
         if os.access(parent, os.W_OK | os.X_OK):
             yield Finding(what, "ok", f"{data} does not exist yet; the first start creates it")
         else:
-            fix = "set --data or FAIRLEAD_DATA to a writable directory"
-            yield Finding(what, "wrong", f"cannot create {data} in {parent}", fix)
+            yield _unwritable(f"cannot create {data} in {parent}", parent, _OTHER_DATA)
         return
     if not (data.is_dir() and os.access(data, os.R_OK | os.W_OK | os.X_OK)):
-        yield Finding(what, "wrong", f"{data} is not writable", f"chown -R $USER {data}")
+        yield _unwritable(f"{data} is not writable", data, f"chown -R $USER {data}")
         return
     try:
         require_private_data(data)
@@ -121,6 +121,15 @@ def _data(data: Path) -> Iterator[Finding]:
         yield Finding(what, "wrong", problem, f"chmod {mode} {path}")
     if not open_to_others:
         yield Finding(what, "ok", f"{data} is writable and private")
+
+
+def _unwritable(problem: str, path: Path, fix: str) -> Finding:
+    """Return the finding of a problem; no owner can write to a read-only file system."""
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        mounted_at = next(each for each in (path, *path.parents) if each.is_mount())
+        problem += f": the file system at {mounted_at} is read-only"
+        fix = f"mount it writable (mount -o remount,rw {mounted_at}), or {_OTHER_DATA}"
+    return Finding("data directory", "wrong", problem, fix)
 
 
 def _disk(data: Path) -> Iterator[Finding]:

@@ -171,6 +171,9 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     findings = doctor(data, before=in_namespace(data, "-o ro,mode=700"))
     assert findings["data directory"]["level"] == "wrong"
     assert "not writable" in findings["data directory"]["found"]
+    assert f"the file system at {data} is read-only" in findings["data directory"]["found"]
+    assert f"remount,rw {data}" in findings["data directory"]["fix"]
+    assert "chown" not in findings["data directory"]["fix"]
 
 
 # -- Ray ----------------------------------------------------------------------------------------
