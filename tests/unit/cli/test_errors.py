@@ -42,7 +42,12 @@ def refused(
         (["submit", "--gres", "gpu:2"], "--gres: did you mean --gang"),
         (["jobs", "--gpus", "2"], "No such option: --gpus; see fairlead jobs --help [usage]"),
         (["simulate", "--round", "0"], "--round"),
-        (["simulate", "--round", "inf"], "--round: out of range: expected at most 10000000000"),
+        (["simulate", "--round", "inf"], "--round: out of range: expected 0.001 to 1e+10; see"),
+        *(
+            (["policy", "set", "--round", value], "--round: out of range: expected 0.001 to 1e+10")
+            for value in ("nan", "inf", "-inf", "-1", "0", "1e11")
+        ),
+        (["limits", "set", "--requests-per-s", "nan"], "out of range: expected 1 or more"),
         (
             ["simulate", "--window", "1_0:20"],
             "--window: not a range of jobs: '1_0:20': expected A:B",

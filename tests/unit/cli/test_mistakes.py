@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "simulate --speeds mlperf-2024": ("or did you mean mlperf-202",),
     "simulate --speeds mlperf-2025": ("--trace: missing", "trace generate --speeds mlperf-2025"),
     "simulate --physics gandva": ("gandva: no such file: expected none, gandiva, or a JSON",),
-    "simulate --round -5": ("--round: out of range: expected 0.001 or more",),
+    "simulate --round -5": ("--round: out of range: expected 0.001 to 1e+10",),
     "simulate --round abc": ("--round: not a number: expected one such as 2.5",),
     "simulate --window 5": ("--window: not a range of jobs: '5': expected A:B",),
     "compare --policies max-min,fif": ("policy: unknown name 'fif': did you mean 'fifo'?",),

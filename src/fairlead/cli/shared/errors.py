@@ -64,9 +64,15 @@ _REWORDED = (
 """patterns of Typer's messages → the form of all other messages: field, problem, fix"""
 
 
-def _reworded(message: str) -> str:
+def _reworded(message: str, error: Any) -> str:
     for pattern, replacement in _REWORDED:
         message = re.sub(pattern, replacement, message)
+    # Typer names the one bound that a value exceeds; NaN is outside of both.
+    parameter = getattr(error, "param", None)
+    least, most = (getattr(parameter, name, None) for name in ("min", "max"))
+    if least is not None and most is not None:
+        in_range = f"out of range: expected {least:g} to {most:g}"
+        message = re.sub(r"out of range: expected (at most \S+|\S+ or more)", in_range, message)
     return message
 
 
@@ -82,7 +88,7 @@ def _asks_for_gang(error: Any) -> bool:
 
 
 def _usage_message(error: Any) -> int:
-    message = _reworded(" ".join(error.format_message().split()))
+    message = _reworded(" ".join(error.format_message().split()), error)
     if _asks_for_gang(error):
         message = f"{error.message}: did you mean --gang, the number of devices?"
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -29,10 +29,9 @@ class Range:
         """Raise UsageError that names the field unless the value is in the range."""
         if not isinstance(value, Real):
             raise UsageError(f"{field}: not a number: {value!r}: expected one such as 2.5")
-        if value < self.least:
-            raise UsageError(f"{field}: out of range: expected {self.least:.15g} or more")
-        if not value <= self.most:
-            raise UsageError(f"{field}: out of range: expected at most {self.most:.15g}")
+        if not self.least <= value <= self.most:  # as for NaN
+            expected = f"{self.least:g} to {self.most:g}"
+            raise UsageError(f"{field}: out of range: expected {expected}")
 
 
 ROUND_RANGE = Range(MIN_SECONDS, MAX_SECONDS)

@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fairlead.model.submission.bounds import ROUND_RANGE
 from fairlead.model.submission.fields import NotBoolean
 from fairlead.model.tenants.weight_scope import WeightScope
 
+_Round = Annotated[float, Field(ge=ROUND_RANGE.least, le=ROUND_RANGE.most), NotBoolean()]
 _Spec = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -20,7 +22,7 @@ class PolicyChange(BaseModel):
 
     policy: _Spec | None = None
     mechanism: _Spec | None = None
-    round_s: Annotated[float, Field(ge=1e-3, le=1e12), NotBoolean()] | None = None
+    round_s: _Round | None = None
     """length of a round"""
     weight_scope: WeightScope | None = None
     """jobs with which weights and priorities of jobs are compared"""

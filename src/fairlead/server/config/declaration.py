@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+from fairlead.model.submission.bounds import ROUND_RANGE
 from fairlead.server.config.jobs import JobSettings
 from fairlead.server.config.option import Option
 from fairlead.server.config.retention import RetentionSettings
@@ -72,11 +73,11 @@ class _CoreSettings:
         float | None,
         Option(
             help="Length of a round in seconds, at least 0.001.",
-            expected="0.001 to 1e12 seconds",
+            expected=f"{ROUND_RANGE.least:g} to {ROUND_RANGE.most:g} seconds",
             default="the mechanism's",
             flag="--round",
-            ge=1e-3,
-            le=_MAX_AMOUNT,
+            ge=ROUND_RANGE.least,
+            le=ROUND_RANGE.most,
         ),
     ] = None
     weight_scope: Annotated[
