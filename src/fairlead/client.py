@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fairlead.code_snapshot.packing import PackedCode, pack
 from fairlead.model.submission.batch import check_size, divide_fields
-from fairlead.server_address import parse_address
+from fairlead.server_address import job_path, parse_address
 from fairlead.server_error import (
     ServerError,
     UnreachableError,
@@ -379,13 +379,6 @@ class Client:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def job_path(job_id: str, *rest: str) -> str:
-    """Return the path of a job, with its id quoted."""
-    if not job_id:
-        raise ServerError("job id: empty: see `fairlead jobs` for the ids")
-    return "/".join(("/v1/jobs", quote(job_id, safe=""), *rest))
 
 
 def _read(path: Path) -> dict[str, str]:

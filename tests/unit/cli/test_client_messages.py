@@ -1,11 +1,15 @@
 """Messages of commands about servers, times and questions."""
 
+import shlex
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from fairlead.cli.main import app
 from fairlead.cli.shared.confirmation import confirm
+from fairlead.cli.shared.errors import run
 from fairlead.cli.shared.output import local_time
 from fairlead.client import Client, ServerError
 from fairlead.model.errors import UsageError
@@ -35,3 +39,38 @@ def test_question_that_nobody_can_answer_needs_yes(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     with pytest.raises(UsageError, match="expected --yes"):
         confirm("remove?", yes=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        *(
+            (f"nodes {command}", "node id: empty: see `fairlead nodes` for the ids")
+            for command in (
+                *("cordon ''", "drain ''", "return ''", "restore ''", "remove '' --yes"),
+                "mig '' 0 none",
+            )
+        ),
+        ("tenants remove '' --yes", "tenant id: empty: see `fairlead tenants` for the ids"),
+        ("tenants set ''", "tenant: empty: expected an id such as vision"),
+        ("explain '' --tenant", "tenant id: empty: see `fairlead tenants` for the ids"),
+        ("explain ''", "job id: empty: see `fairlead jobs` for the ids"),
+        *(
+            (f"{command} ''", "job id: empty: see `fairlead jobs` for the ids")
+            for command in ("job", "logs", "cancel", "suspend", "resume")
+        ),
+        ("priority '' 5", "job id: empty: see `fairlead jobs` for the ids"),
+        ("tokens rotate ''", "token id: empty: see `fairlead tokens` for the ids"),
+        ("tokens revoke ''", "token id: empty: see `fairlead tokens` for the ids"),
+        ("secret set ''", "secret: empty: expected a name such as HF_TOKEN"),
+        ("secret remove ''", "secret: empty: expected a name such as HF_TOKEN"),
+    ],
+)
+def test_an_empty_name_is_refused_before_a_request_is_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "x")
+    monkeypatch.setattr(sys, "argv", ["fairlead", *shlex.split(line)])
+    assert run(app) in (1, 2)
+    assert capsys.readouterr().err.startswith(f"fairlead: {message} [")

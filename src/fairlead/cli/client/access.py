@@ -101,11 +101,10 @@ def rotate_token(
 
     Example:  fairlead tokens rotate 3f9a0c12be77 --overlap 3600
     """
-    from urllib.parse import quote
-
     from fairlead.client import Client
+    from fairlead.server_address import token_path
 
-    path = f"/v1/tokens/{quote(token, safe='')}/rotate"
+    path = token_path(token, "rotate")
     _show_token(Client.from_environment().post(path, {"overlap_s": overlap}), as_json)
 
 
@@ -117,11 +116,11 @@ def revoke_token(
 
     Example:  fairlead tokens revoke 3f9a0c12be77
     """
-    from urllib.parse import quote
-
     from fairlead.client import Client
+    from fairlead.server_address import token_path
 
-    Client.from_environment().ask("DELETE", f"/v1/tokens/{quote(token, safe='')}")
+    path = token_path(token)
+    Client.from_environment().ask("DELETE", path)
 
 
 def login(

@@ -142,14 +142,14 @@ def remove_node(
 
     Example:  fairlead nodes remove v100-0 --yes
     """
-    from urllib.parse import quote
-
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import pluralise
     from fairlead.client import Client
+    from fairlead.server_address import node_path
 
+    path = node_path(node)
     confirm(f"remove node {node}?", yes=yes)
-    answer = Client.from_environment().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
+    answer = Client.from_environment().ask("DELETE", path)
     if as_json:
         print_json(answer)
     elif stranded := answer["stranded"]:
@@ -188,14 +188,13 @@ def set_mig_layout(
 
     Example:  fairlead nodes mig node1 0 3g.71gb,2g.35gb,1g.18gb,1g.18gb
     """
-    from urllib.parse import quote
-
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import counts_text
     from fairlead.client import Client
+    from fairlead.server_address import node_path
 
     profiles = [] if layout == "none" else layout.split(",")
-    path = f"/v1/nodes/{quote(node, safe='')}/mig"
+    path = node_path(node, "mig")
     answer = Client.from_environment().ask("POST", path, {"gpu": gpu, "profiles": profiles})
     if as_json:
         print_json(answer)
@@ -205,12 +204,12 @@ def set_mig_layout(
 
 
 def _change_node(node: str, action: str, as_json: bool) -> None:
-    from urllib.parse import quote
-
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client
+    from fairlead.server_address import node_path
 
-    answer = Client.from_environment().post(f"/v1/nodes/{quote(node, safe='')}/{action}")
+    path = node_path(node, action)
+    answer = Client.from_environment().post(path)
     if as_json:
         print_json(answer)
     else:

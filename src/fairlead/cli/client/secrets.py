@@ -40,14 +40,14 @@ def set_secret(
 
     Example:  pass show hf | fairlead secret set HF_TOKEN
     """
-    from urllib.parse import quote
-
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client
+    from fairlead.server_address import secret_path
 
+    path = secret_path(name)
     server = Client.from_environment()
     body = {"value": _read_value(file), "tenant": tenant}
-    answer = server.ask("PUT", f"/v1/secrets/{quote(name, safe='')}", body)
+    answer = server.ask("PUT", path, body)
     if as_json:
         print_json(answer)
 
@@ -90,12 +90,14 @@ def remove_secret(name: Name, *, tenant: Tenant = None) -> None:
 
     Example:  fairlead secret remove HF_TOKEN
     """
-    from urllib.parse import quote, urlencode
+    from urllib.parse import urlencode
 
     from fairlead.client import Client
+    from fairlead.server_address import secret_path
 
+    path = secret_path(name)
     query = f"?{urlencode({'tenant': tenant})}" if tenant else ""
-    Client.from_environment().ask("DELETE", f"/v1/secrets/{quote(name, safe='')}{query}")
+    Client.from_environment().ask("DELETE", path + query)
 
 
 def _read_value(file: Path | None) -> str:

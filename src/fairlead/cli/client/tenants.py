@@ -90,11 +90,10 @@ def set_tenant(
 
     Example:  fairlead tenants set vision --weight 2 --guarantee v100=2
     """
-    from urllib.parse import quote
-
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client
     from fairlead.model.errors import UsageError
+    from fairlead.server_address import tenant_path
 
     if not tenant:
         raise UsageError("tenant: empty: expected an id such as vision")
@@ -110,7 +109,7 @@ def set_tenant(
     _apply_cap_option(body, "max_priority", max_priority)
     _apply_cap_option(body, "max_weight", max_weight)
     _apply_cap_option(body, "max_jobs", max_jobs)
-    answer = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
+    answer = server.ask("PUT", tenant_path(tenant), body)
     if as_json:
         print_json(answer)
     else:
@@ -132,12 +131,12 @@ def remove_tenant(
 
     Example:  fairlead tenants remove vision --yes
     """
-    from urllib.parse import quote
-
     from fairlead.client import Client
+    from fairlead.server_address import tenant_path
 
+    path = tenant_path(tenant)
     confirm(f"remove tenant {tenant}?", yes=yes)
-    Client.from_environment().ask("DELETE", f"/v1/tenants/{quote(tenant, safe='')}")
+    Client.from_environment().ask("DELETE", path)
 
 
 def shares(as_json: Json = False) -> None:

@@ -85,19 +85,17 @@ def _explain_live(subject: str, policy: str | None, *, tenant: bool, as_json: bo
 
 def _live_explanation(server: "Client", subject: str, *, tenant: bool) -> Any:
     """Return the server's explanation of a job, or of a tenant if no job has this id."""
-    from urllib.parse import quote
+    from fairlead.client import ServerError
+    from fairlead.server_address import job_path, tenant_path
 
-    from fairlead.client import ServerError, job_path
-
-    of_tenant = f"/v1/tenants/{quote(subject, safe='')}/explain"
     if tenant:
-        return server.get(of_tenant)
+        return server.get(tenant_path(subject, "explain"))
     try:
         return server.get(job_path(subject, "explain"))
     except ServerError as error:
         if error.code != _MISSING:
             raise
     try:
-        return server.get(of_tenant)
+        return server.get(tenant_path(subject, "explain"))
     except ServerError as error:
         raise ServerError(f"no job or tenant {subject!r}", error.code) from None
