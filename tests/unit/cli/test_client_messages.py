@@ -3,6 +3,7 @@
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,35 @@ def test_an_empty_name_is_refused_before_a_request_is_sent(
     monkeypatch.setattr(sys, "argv", ["fairlead", *shlex.split(line)])
     assert run(app) in (1, 2)
     assert capsys.readouterr().err.startswith(f"fairlead: {message} [")
+
+
+@pytest.mark.parametrize("watch", [[], ["--watch"]])
+@pytest.mark.parametrize(
+    ("sort", "warning"),
+    [
+        ("los", "--sort: none of these jobs has reported a metric 'los': expected one of loss\n"),
+        ("loss", ""),
+    ],
+)
+def test_a_metric_that_no_job_has_reported_gives_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    watch: list[str],
+    sort: str,
+    warning: str,
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "x")
+    monkeypatch.setattr(Client, "get", lambda *_, **__: [{"id": "j1", "metrics": {"loss": 1.0}}])
+    followed: list[str | None] = []
+
+    def follow(_: Client, listed: Callable[[], object], *, metric: str | None) -> None:
+        listed()
+        followed.append(metric)
+
+    monkeypatch.setattr("fairlead.cli.client.watch.follow", follow)
+    monkeypatch.setattr("fairlead.cli.client.watch.jobs_table", lambda *_, **__: [])
+    monkeypatch.setattr(sys, "argv", ["fairlead", "jobs", "--sort", sort, *watch])
+    assert run(app) == 0
+    assert followed == ([sort] if watch else [])
+    assert capsys.readouterr().err == warning

@@ -84,12 +84,12 @@ def jobs(
     if watch and as_json:
         view.write_events(server)
         return
+    rows = [] if watch and sort is None else listed()
+    if sort is not None and rows:
+        _warn_without_metric(rows, sort)
     if watch:
         view.follow(server, listed, metric=sort)
         return
-    rows = listed()
-    if sort is not None and rows:
-        _warn_without_metric(rows, sort)
     if as_json:
         print_json(rows)
     elif rows:
