@@ -1,5 +1,6 @@
 """A simulation in which jobs run and none makes steps ends with one error."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.events import NodeEvent, NodeLost, NodeReturned
 from fairlead.model.job import Job
+from fairlead.sim.cluster import stalls
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
@@ -31,6 +33,23 @@ def _scenario(jobs: int, mechanism: str, restore_cost_s: float) -> Scenario:
 def test_restarts_as_long_as_turns_end_the_simulation(mechanism: str) -> None:
     with pytest.raises(InputError, match="restart costs: no job made a step from"):
         simulate(_scenario(5, mechanism, 60.0))
+
+
+@pytest.mark.parametrize("mechanism", ["gandiva", "gandiva-fair"])
+def test_restarts_far_longer_than_turns_are_not_awaited(mechanism: str) -> None:
+    with pytest.raises(InputError, match="restart costs: no job made a step from") as caught:
+        simulate(_scenario(5, mechanism, 5e6))
+    until = re.search(r" to ([\d,]+) s, although \d+ run", caught.value.problem)
+    assert until is not None
+    assert float(until[1].replace(",", "")) < 2.5e6
+    assert "--restore-cost" in caught.value.fix
+
+
+def test_copies_that_only_restart_end_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "_MAX_STALLED_ROUNDS", 100)
+    apart = Cluster.of({"v100": 1, "k80": 1}, per_node=1)
+    with pytest.raises(InputError, match="restart costs: no job made a step from"):
+        simulate(replace(_scenario(3, "hadare", 1000.0), cluster=apart))
 
 
 def test_restarts_shorter_than_turns_let_all_jobs_finish() -> None:

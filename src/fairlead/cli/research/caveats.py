@@ -16,7 +16,7 @@ def warn_if_endless(restore_cost_s: float, mechanisms: Iterable[object]) -> None
     if rounds and restore_cost_s >= min(rounds):
         _warn(
             f"--restore-cost: {restore_cost_s:g} s is not below the round of {min(rounds):g} s:"
-            " jobs that move every round make no progress"
+            " jobs that move every round make no progress; expected less, or a longer --round"
         )
 
 

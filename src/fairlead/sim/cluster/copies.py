@@ -68,6 +68,11 @@ class CopyLeases:
     def __len__(self) -> int:
         return len(self._of)
 
+    @property
+    def leases(self) -> frozenset[int]:
+        """The leases that copies hold."""
+        return frozenset(self._of)
+
     def is_copy(self, lease: IntArray) -> BoolArray:
         """Return leases → whether a copy holds it."""
         return np.array([number in self._of for number in lease.tolist()], dtype=bool)

@@ -261,6 +261,11 @@ class VirtualCluster:
         steps[running] = self._progress.steps_at(running, at)
         return steps
 
+    def leases(self) -> frozenset[int]:
+        """Return the leases of all running jobs and copies."""
+        progress = self._progress
+        return self._copies.leases.union(progress.lease[progress.running()].tolist())
+
     def running_and_ready_at(self) -> tuple[int, float]:
         """Return how many jobs run whose steps are known, and when the last has restarted.
 
