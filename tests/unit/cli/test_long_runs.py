@@ -7,8 +7,9 @@ import pytest
 from tests.support.waiting import until
 
 from fairlead.cli.research import runs
-from fairlead.cli.research.caveats import warn_if_many_rounds
+from fairlead.cli.research.caveats import warn_if_endless, warn_if_many_rounds
 from fairlead.cli.shared.termination import exit_on_sigterm, sigterm_deferred
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.sim.runs import SimulationOptions, scenario_of
 
 
@@ -23,6 +24,23 @@ def test_rounds_without_number_are_announced(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert ("--round: 0.001 s makes over 1,000,000 rounds" in printed.err) == warns
+
+
+@pytest.mark.parametrize(
+    ("restore_cost_s", "parts"),
+    [
+        (59.0, ()),
+        (60.0, ("make no progress; expected less, or a longer --round",)),
+        (1e6, ("wait 16,667 rounds for each restart, which may take hours; expected less",)),
+    ],
+)
+def test_restarts_that_take_many_rounds_are_announced(
+    capsys: pytest.CaptureFixture[str], restore_cost_s: float, parts: tuple[str, ...]
+) -> None:
+    warn_if_endless(restore_cost_s, [create_mechanism("gandiva")])
+    printed = capsys.readouterr().err
+    assert bool(printed) == bool(parts)
+    assert all(part in printed for part in parts)
 
 
 def test_a_run_outside_a_terminal_prints_its_progress(

@@ -8,15 +8,20 @@ from fairlead.model.speeds.table import SpeedTable
 from fairlead.sim.scenario import Scenario
 
 _SHORT_ROUND_S, _MANY_ROUNDS = 1.0, 1_000_000
+_LONG_WAIT = 1000
+"""rounds of one restart whose simulation takes long"""
 
 
 def warn_if_endless(restore_cost_s: float, mechanisms: Iterable[object]) -> None:
     """Print a warning if restarts leave no time for progress."""
     rounds = [each.round_s for each in mechanisms if isinstance(each, HasRounds)]
     if rounds and restore_cost_s >= min(rounds):
+        count = restore_cost_s / min(rounds)
+        wait = f" and others wait {count:,.0f} rounds for each restart, which may take hours"
         _warn(
             f"--restore-cost: {restore_cost_s:g} s is not below the round of {min(rounds):g} s:"
-            " jobs that move every round make no progress; expected less, or a longer --round"
+            f" jobs that move every round make no progress{wait if count > _LONG_WAIT else ''};"
+            " expected less, or a longer --round"
         )
 
 
