@@ -121,8 +121,11 @@ class OptionProblem:
         """Rows × options: the resources, the classes' levels, their times, the extra rows."""
         return self.columns(np.arange(len(self.resource)))
 
-    def columns(self, options: IntArray) -> Columns:
-        """Return the matrix of some of the options, in this order."""
+    def columns(self, options: IntArray, *, levels: bool = True) -> Columns:
+        """Return the matrix of some of the options, in this order.
+
+        Without ``levels``, the rows of the levels are empty.
+        """
         width, classes = len(self.capacity), self.classes
         resource, first, second = self._place[:, options]
         size, gain, uses, gain_second = self._use[:, options]
@@ -135,9 +138,11 @@ class OptionProblem:
         row[:, 3], value[:, 3] = width + classes + first, uses
         row[:, 4], value[:, 4] = width + classes + second, 1.0
         there = np.ones((len(options), 5), bool)
-        there[:, 2] = there[:, 4] = two
+        there[:, 1] = levels
+        there[:, 2] = two & levels
+        there[:, 4] = two
         start = np.zeros(len(options) + 1, np.int64)
-        np.cumsum(3 + 2 * two, out=start[1:])
+        np.cumsum(3 + 2 * two if levels else 2 + two, out=start[1:])
         own = Columns(start, row[there], value[there])
         if self.extra is None:
             return own

@@ -40,8 +40,11 @@ class OptionProgram:
         problem: OptionProblem,
         start: "WarmProgram | None" = None,
         theta_rate: FloatArray | None = None,
+        *,
+        levels: bool = True,
     ) -> None:
-        self.problem = problem
+        """Begin with the last basis, if there is one; without ``levels``, ask for none."""
+        self.problem, self._levels = problem, levels
         width, classes, count = len(problem.capacity), problem.classes, problem.count
         self._first_level = width
         lower = [np.full(width, -INFINITY), np.zeros(classes), np.full(classes, -INFINITY)]
@@ -175,7 +178,7 @@ class OptionProgram:
         self._cost = cost
 
     def _activate(self, options: IntArray) -> None:
-        columns = self.problem.columns(options)
+        columns = self.problem.columns(options, levels=self._levels)
         begin, row, value = columns.start, columns.row, columns.value
         first = len(self._lower)
         if self._kept:

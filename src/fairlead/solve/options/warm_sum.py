@@ -9,13 +9,16 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import LinearSolution
-from fairlead.solve.options.basis import NEAR, Keys, LastBasis, likely_options, option_keys
+from fairlead.solve.options.basis import Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.vertex import OptionVertex
 
 _TIED = 1e-9  # relative to the greatest price: options this close may be as good
+# Relative to the greatest value: what lacks so little at the last prices is listed at once. Less
+# makes programs smaller; more leaves fewer to be solved again with an option that was missing.
+_LISTED = 0.01
 
 Sum = tuple[OptionProblem, FloatArray]
 """a problem, and options → value"""
@@ -74,7 +77,7 @@ class WarmSum:
         if self._prices is None or len(self._prices.prices) != pool.resources:
             return None
         prices, time_prices = self._prices.of_classes(keys)
-        pool.add_near(prices, time_prices, NEAR * self._prices.scale)
+        pool.add_near(prices, time_prices, _LISTED * self._prices.scale)
         while True:
             problem, value = pool.listed()
             if not problem.paired.any():
@@ -96,7 +99,8 @@ class WarmSum:
         if self._highs is None:
             self._highs = new_program_highs()
         self._highs.clearModel()
-        program = OptionProgram(problem, WarmProgram(self._highs, self._basis, keys, options))
+        start = WarmProgram(self._highs, self._basis, keys, options)
+        program = OptionProgram(problem, start, levels=False)
         vertex = program.minimise(cost, np.zeros(problem.classes))
         if vertex is None:  # no time at all is feasible
             raise SolveError("nothing fits", status="infeasible", n_classes=problem.classes)
