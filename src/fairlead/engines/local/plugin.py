@@ -51,6 +51,7 @@ class LocalPlugin:
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the GPUs of this machine, or for emulated devices."""
         traits, chosen = self.traits(site, options), LocalOptions(**options)
+        mps = MpsDaemon(site.data) if chosen.mps else None
         users = chosen.users
         if users and os.geteuid() != 0:
             raise UsageError(
@@ -68,7 +69,7 @@ class LocalPlugin:
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
             offload_gib=site.offload_gib,
-            mps=MpsDaemon(site.data) if chosen.mps else None,
+            mps=mps,
         )
         return OpenedEngine(engine, traits.emulated, traits.separates_tenants)
 
