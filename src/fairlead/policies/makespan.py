@@ -15,7 +15,7 @@ from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
 from fairlead.solve.options.filling import WarmFilling
-from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.options.level_sum import WarmLevelSum
 from fairlead.solve.paths.warm_climb import WarmClimb
 
 _NEGLIGIBLE = 1e-7
@@ -60,22 +60,22 @@ class Makespan(UnitPolicy):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
             if self.packed:
-                first = warm.state((self, WarmFirstStage), WarmFirstStage)
+                last = warm.state((self, WarmLevelSum), WarmLevelSum)
                 # Progress of short jobs counts more, so that they end early: a job's value of
                 # relative speed is 1 / √(time left).
-                value = 1.0 / np.sqrt(share_of)
-                units = least_level_units(snap, scale, value, rules, first, unit_s)
+                value = scale / np.sqrt(share_of * unit_s)
+                units = least_level_units(snap, scale, value, rules, last, unit_s)
                 return _levels_to_seconds(units, unit_s)
             ends = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
             units = max_min_units(snap, scale, rules, ends, speed, unit_s, by_job=True)
             return _levels_to_seconds(units, unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = JobClassTable.of(rate, snap.gang, snap.capacity)
-        last = warm.state(self, WarmClimb)
+        climb = warm.state(self, WarmClimb)
 
         def solve(problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
             del keys
-            return last.max_min(problem, unit_s)
+            return climb.max_min(problem, unit_s)
 
         allocation = max_min_allocation(snap, table, table.class_of, solve, pooled=self.agnostic)
         return _levels_to_seconds(allocation, unit_s)

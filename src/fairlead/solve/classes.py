@@ -23,6 +23,12 @@ class Classes:
     representative: IntArray  # classes → first member
     count: IntArray  # classes → number of members
 
+    @classmethod
+    def apart(cls, members: int) -> "Classes":
+        """Return a class for each member."""
+        each = np.arange(members)
+        return cls(each, each, np.ones(members, dtype=np.int64))
+
 
 def merge(*columns: FloatArray) -> Classes:
     """Return the classes of members whose values are equal in every column.

@@ -15,7 +15,6 @@ from tests.properties.policies.pair_program import (
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.units import Units
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import SolveError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot, snapshot_of
@@ -60,29 +59,12 @@ def test_packed_makespan_agrees_with_the_pair_program() -> None:
         assert allocation.objective == pytest.approx(1.0 / exact[0], rel=1e-6)
         assert allocation.speed is not None
         level = allocation.speed * scale
-        gain, cap = program.gain(scale), program.gain(scale).max(axis=1)
-        # The first level at which devices stop a job; those whose cap is less are at their caps.
-        at_cap = np.isclose(exact, np.sort(cap), rtol=1e-6).all()
-        theta = np.inf if at_cap else _first_level(program, cap, gain)
-        floor = np.minimum(theta, cap)
+        gain, floor = program.gain(scale), np.full(len(scale), exact[0])
         assert (level >= floor * (1 - 1e-6)).all(), seed
         worth = np.sqrt(snap.steps_left / snap.speed.max(axis=1))
         best = program.best(worth @ gain, floor * (1 - 1e-7), gain)
         assert worth @ level == pytest.approx(best, rel=1e-4), seed
         check_feasible(snap, allocation)
-
-
-def _first_level(program: PairProgram, cap: np.ndarray, gain: np.ndarray) -> float:
-    """Return by bisection the greatest level that all jobs reach, or their caps."""
-    low, high = 0.0, float(cap.max())
-    for _ in range(40):
-        middle = (low + high) / 2
-        try:
-            program.best(np.zeros(gain.shape[1]), np.minimum(middle, cap), gain)
-            low = middle
-        except SolveError:
-            high = middle
-    return low
 
 
 def _overdue_snapshot(seed: int) -> Snapshot:

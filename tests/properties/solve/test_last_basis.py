@@ -11,8 +11,9 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.policies.finish_time import RatioPath
 from fairlead.solve import linear
 from fairlead.solve.options.filling import FlatPath, WarmFilling, fill_options
-from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.options.level_sum import WarmLevelSum
 from fairlead.solve.options.objectives import best_sum
+from fairlead.solve.options.pool import AllOptions
 from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
 from fairlead.solve.options.warm_sum import WarmSum
 
@@ -112,31 +113,36 @@ def test_sums_from_the_last_basis_give_the_times_of_new_ones(seed: int, is_tied:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_first_stages_from_the_last_basis_give_the_times_of_new_ones(seed: int) -> None:
-    jobs, last = Jobs(seed), WarmFirstStage()
+@pytest.mark.parametrize("is_long", [False, True])
+def test_sums_at_the_least_level_from_the_last_basis_are_those_of_new_ones(
+    seed: int, is_long: bool
+) -> None:
+    """The least level is set by devices or, beside a very long job, by that job's cap."""
+    jobs, last = Jobs(seed), WarmLevelSum()
     for unit in (1.0, 10.0, 0.1, 1.0, 2.0, 1.0):
+        jobs.left_s = jobs.left_s.clip(8e3, 1e4) * jobs.speed[jobs.profile].max(axis=1)
+        jobs.left_s[3] *= 1e3 if is_long else 1.0
         problem = jobs.problem(jobs.profile, np.ones(14, int), unit * 1e4 / jobs.left_s)
         worth = np.append(np.sqrt(jobs.left_s), 0.0)
         value = problem.gain_first * worth[problem.first]
         value += problem.gain_second * worth[problem.second]
-        keys = jobs.numbers.astype(np.uint64)
-        warm, cold = (state.best(problem, value, unit, keys) for state in (last, WarmFirstStage()))
+        keys, pool = jobs.numbers.astype(np.uint64), AllOptions(problem, value)
+        warm, cold = (state.best(pool, unit, keys) for state in (last, WarmLevelSum()))
         np.testing.assert_allclose(warm.time, cold.time, atol=1e-7)
         filled = fill_options(problem, FlatPath(problem.cap))
-        assert warm.level.min() == pytest.approx(filled.level.min(), rel=1e-9)
-        floor = np.minimum(filled.stages[0].theta, problem.cap)
-        assert (warm.level >= floor * (1 - 1e-9)).all()
+        least = filled.level.min()
+        assert (least == pytest.approx(problem.cap.min(), rel=1e-9)) == is_long
+        assert warm.level.min() == pytest.approx(least, rel=1e-9)
         assert (value * warm.time).sum() >= (value * filled.time).sum() * (1 - 1e-4)
         assert abs(warm.certify_least().gap) <= 1e-8
         jobs.advance()
 
 
-def test_a_first_stage_without_devices_reaches_nothing() -> None:
+def test_a_least_level_without_members_is_nothing() -> None:
     jobs = Jobs(0)
     problem = replace(jobs.by_job, count=np.zeros(14))
-    solution = WarmFirstStage().best(
-        problem, problem.gain_first, 1.0, jobs.numbers.astype(np.uint64)
-    )
+    pool = AllOptions(problem, problem.gain_first)
+    solution = WarmLevelSum().best(pool, 1.0, jobs.numbers.astype(np.uint64))
     assert not solution.time.any()
     assert not solution.level.any()
 

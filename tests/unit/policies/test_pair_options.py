@@ -13,11 +13,15 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.policies._packing import kept_table, near_pairs
 from fairlead.policies._packing.kept_table import KeptTable
+from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import WarmStart
 from fairlead.policies.fairlead import Fairlead
+from fairlead.policies.finish_time import FinishTime
+from fairlead.policies.makespan import Makespan
 from fairlead.solve.options.basis import Keys
 from fairlead.solve.options.objectives import BestTimes
+from fairlead.solve.options.pool import Prices
 from fairlead.solve.options.warm_sum import WarmSum
 
 KINDS, ACCELERATORS = "abcdef", ("v100", "k80")
@@ -71,8 +75,13 @@ def _time_of_units(allocation: Allocation) -> dict[tuple[int, ...], list[float]]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_near_the_last_prices_give_the_shares_and_the_proof_of_all_pairs(seed: int) -> None:
-    policy, warm = Fairlead(packed=True), WarmStart()
+@pytest.mark.parametrize(
+    "policy", [Fairlead(packed=True), Makespan(packed=True), FinishTime(packed=True)]
+)
+def test_pairs_near_the_last_prices_give_the_shares_and_the_proof_of_all_pairs(
+    policy: UnitPolicy, seed: int
+) -> None:
+    warm = WarmStart()
     for snap in _successive(seed):
         found, cold = policy.allocate_warm(snap, warm), policy.allocate(snap)
         shares, expected = _time_of_units(found), _time_of_units(cold)
@@ -102,7 +111,8 @@ def test_only_pairs_that_can_matter_are_listed(monkeypatch: pytest.MonkeyPatch) 
     assert sum(few for few, _ in listed) < sum(every for _, every in listed)
 
 
-def test_compiled_code_lists_the_same_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_compiled_code_lists_the_same_pairs(level: float, monkeypatch: pytest.MonkeyPatch) -> None:
     snap, rng = _snapshot(1, 20), np.random.default_rng(1)
     value = rng.random((20, 2))
 
@@ -111,19 +121,38 @@ def test_compiled_code_lists_the_same_pairs(monkeypatch: pytest.MonkeyPatch) -> 
         assert made is not None
         return made
 
-    prices, time_prices = rng.random(2), rng.random(20)
+    prices = Prices(rng.random(2), rng.random(20), level * rng.random(20))
     for limit in (-1.0, 0.0, 0.5, 9.0):
         fast, slow = pool(), pool()
-        is_new = fast.add_near(prices, time_prices, limit)
+        is_new = fast.add_near(prices, limit)
         with monkeypatch.context() as patch:
             patch.setattr(near_pairs, "compiled", None)
-            assert slow.add_near(prices, time_prices, limit) == is_new
+            assert slow.add_near(prices, limit) == is_new
         np.testing.assert_array_equal(fast.table.first, slow.table.first)
         np.testing.assert_array_equal(fast.table.second, slow.table.second)
         np.testing.assert_array_equal(fast.table.column, slow.table.column)
-        assert not fast.add_near(prices, time_prices, limit)
+        assert not fast.add_near(prices, limit)
     # Every pair that pays lacks less than 9.
     np.testing.assert_array_equal(fast.listed()[1], fast.all()[1])
+
+
+def test_pairs_that_are_faster_than_jobs_alone_are_listed() -> None:
+    snap = _snapshot(2, 12)
+    assert snap.speeds is not None
+    speeds = {
+        key: speed * (4.0 if key.partner else 1.0)
+        for key, speed in snap.speeds.steps_per_s.items()
+    }
+    faster = replace(snap, speeds=SpeedTable(speeds))
+    for each in (snap, faster):
+        pool = near_pairs.near_pairs(
+            each, PACKED, np.ones((12, 2)), np.ones(12), lambda _, problem: problem.gain_first
+        )
+        assert pool is not None
+        pool.add_fastest()
+        np.testing.assert_array_equal(pool.listed()[0].cap, pool.all()[0].cap)
+    assert (pool.listed()[0].cap > snap.speed.max(axis=1)).any()
+    assert len(pool.listed()[1]) < len(pool.all()[1])
 
 
 def test_prices_of_fewer_accelerators_are_not_used() -> None:

@@ -8,13 +8,15 @@ import numpy.typing as npt
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.near_pairs import near_pairs
 from fairlead.policies._packing.shares import as_job_shares, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.solve.classes import Classes
 from fairlead.solve.options.filling import FlatPath, WarmFilling
-from fairlead.solve.options.first_stage import WarmFirstStage
+from fairlead.solve.options.level_sum import WarmLevelSum
+from fairlead.solve.options.pool import AllOptions
 from fairlead.solve.options.problem import OptionProblem
-from fairlead.solve.options.solution import OptionSolution
+from fairlead.solve.options.solution import certify_theta
 from fairlead.solve.paths.path import Path
 
 PathOf = Callable[[Classes, OptionProblem], Path]
@@ -42,7 +44,15 @@ def max_min_units(
     problem = table.problem(scale)
     keys = _job_keys(snap, table) if by_job else table.code
     solution = last.fill(problem, FlatPath(problem.cap), unit, keys)
-    return _least_level_allocation(snap, table, solution, rules)
+
+    def worth() -> float:
+        level = problem.level(solution.time)
+        return float(level[problem.cap > 0].min(initial=np.inf))
+
+    allocation = unit_allocation(
+        snap, table, solution.time, worth=worth, prove=solution.certify_least
+    )
+    return as_job_shares(snap, allocation, rules)
 
 
 def least_level_units(
@@ -50,38 +60,42 @@ def least_level_units(
     scale: FloatArray,
     value: FloatArray,
     rules: UnitRules,
-    last: WarmFirstStage,
+    last: WarmLevelSum,
     unit: float = 1.0,
 ) -> Allocation:
     """Return the shares of units with the greatest least level, then of the greatest total value.
 
-    A job's level is scale × speed, that of jobs whose cap is less their cap; ``value`` is jobs →
-    value of its level. ``last`` keeps where the planner's last solve ended, in levels per
-    ``unit``. Objective and bound are the least level.
+    A job's level is scale × speed, and ``value`` is jobs → value of a step per second. ``last``
+    keeps where the planner's last solve ended, in levels per ``unit``. Objective and bound are the
+    least level.
     """
-    table = unit_table(snap, scale, rules)
-    problem = table.problem(scale)
-    of_class = np.append(value[table.classes.representative], 0.0)  # class NO_PARTNER: no gain
-    worth = problem.gain_first * of_class[problem.first]
-    worth += problem.gain_second * of_class[problem.second]
-    solution = last.best(problem, worth, unit, _job_keys(snap, table))
-    return _least_level_allocation(snap, table, solution, rules)
 
+    def value_of(table: UnitTable, problem: OptionProblem) -> FloatArray:
+        del problem
+        of_class = np.append(value[table.classes.representative], 0.0)  # NO_PARTNER: no speed
+        worth: FloatArray = table.speed_first * of_class[table.first]
+        worth += table.speed_second * of_class[table.second]
+        return worth
 
-def _least_level_allocation(
-    snap: Snapshot, table: UnitTable, solution: OptionSolution, rules: UnitRules
-) -> Allocation:
-    """Return a solution as shares of units; objective and bound are the least level."""
-    problem = solution.problem
+    keys = snap.job.astype(np.uint64)
+    everywhere = np.broadcast_to(value[:, None], (len(value), len(snap.capacity)))
+    near = near_pairs(snap, rules, everywhere, scale, value_of)
+    if near is not None:
+        solution = last.best(near, unit, keys)
+        table = near.table
+    else:
+        table = unit_table(snap, scale, rules)
+        problem = table.problem(scale)
+        pool = AllOptions(problem, value_of(table, problem))
+        solution = last.best(pool, unit, _job_keys(snap, table))
+    runs = table.problem(scale).cap > 0
 
     def worth() -> float:
-        level = problem.level(solution.time)
-        return float(level[problem.cap > 0].min(initial=np.inf))
+        return float(solution.level[runs].min(initial=np.inf))
 
-    def prove() -> Certificate:
-        return solution.certify_least()
-
-    allocation = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    allocation = unit_allocation(
+        snap, table, solution.time, worth=worth, prove=solution.certify_least
+    )
     return as_job_shares(snap, allocation, rules)
 
 
@@ -101,19 +115,33 @@ def path_units(
     Objective and bound are the theta at which the
     resources first stop a class.
     """
-    table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
-    problem = table.problem(scale)
-    path = path_of(table.classes, problem)
-    solution = last.fill(problem, path, keys=_job_keys(snap, table))
+    near = None
+    if last.by_prices:
+        near = near_pairs(snap, rules, np.zeros(snap.speed.shape), scale, _no_value)
+    if near is not None:
+        every = Classes.apart(len(snap.job))
+        keys = snap.job.astype(np.uint64)
+        solution = last.fill_pool(near, lambda problem: path_of(every, problem), keys)
+        table = near.table
+    else:
+        table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
+        problem = table.problem(scale)
+        solution = last.fill(problem, path_of(table.classes, problem), 1.0, _job_keys(snap, table))
 
     def worth() -> float:
         return solution.stages[0].theta if solution.stages else 0.0
 
     def prove() -> Certificate:
-        return solution.certify_theta()
+        problem = solution.problem if near is None else near.all()[0]
+        return certify_theta(problem, solution.stages)
 
     allocation = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
     return as_job_shares(snap, allocation, rules)
+
+
+def _no_value(table: UnitTable, problem: OptionProblem) -> FloatArray:
+    del problem
+    return np.zeros(len(table.first))
 
 
 def _job_keys(snap: Snapshot, table: UnitTable) -> npt.NDArray[np.uint64]:

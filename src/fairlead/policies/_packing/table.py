@@ -166,8 +166,7 @@ class TableBuilder:
         if memory_gib is not None:
             properties = np.column_stack([properties, memory_gib])
         if apart:
-            each = np.arange(len(mark))
-            merged = Classes(each, each, np.ones(len(mark), dtype=np.int64))
+            merged = Classes.apart(len(mark))
         else:
             merged = merge(properties, workload[rows].astype(float), mark[rows])
         properties = properties[merged.representative]

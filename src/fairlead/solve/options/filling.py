@@ -4,7 +4,7 @@ A stage climbs the path to the greatest theta whose levels are feasible. Then cl
 cannot rise further, because their levels have a price, are stopped, and the rest climbs on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.options.basis import Basics, Keys, LastBasis, likely_options, option_keys
+from fairlead.solve.options.pool import LastPrices, OptionPool, Prices, add_near_last
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.solution import OptionSolution, OptionStage
@@ -89,10 +90,33 @@ class WarmFilling:
 
         ``by_prices`` is for paths that bend: fewer programs are solved.
         """
-        self._perturbed, self._by_prices = perturbed, by_prices
+        self._perturbed, self.by_prices = perturbed, by_prices
         self._ends: tuple[float, ...] = ()
+        self._prices: tuple[LastPrices, ...] = ()
         self._basis: LastBasis | None = None
         self._highs: Any = None
+
+    def fill_pool(
+        self, pool: OptionPool, path_of: Callable[[OptionProblem], Path], keys: Keys
+    ) -> OptionSolution:
+        """Return the solution of ``fill_options`` over all options; those listed are its problem.
+
+        Only for fillings ``by_prices``: an option with a price at the end of a stage has no time
+        then, so that those without one are all that the tie rule may use.
+        """
+        assert self.by_prices
+        pool.add_fastest()
+        add_near_last(pool, self._prices, keys)
+        while True:
+            problem, _ = pool.listed()
+            solution = self.fill(problem, path_of(problem), keys=keys)
+            stages = [Prices.of(stage.vertex, 1.0, value=0.0) for stage in solution.stages]
+            # Options cost at most a device and the time of two members.
+            missing = [pool.add_near(each, 6 * _PRICED * each.greatest) for each in stages]
+            if not any(missing):
+                break
+        self._prices = tuple(LastPrices.of(keys, prices) for prices in stages)
+        return solution
 
     def fill(
         self, problem: OptionProblem, path: Path, unit: float = 1.0, keys: Keys | None = None
@@ -104,14 +128,14 @@ class WarmFilling:
         """
         guess = tuple(end * unit for end in self._ends)
         if keys is None:
-            solution = fill_options(problem, path, guess, by_prices=self._by_prices)
+            solution = fill_options(problem, path, guess, by_prices=self.by_prices)
         else:
             options = option_keys(problem, keys)
             if self._highs is None:
                 self._highs = new_program_highs(perturbed=self._perturbed)
             self._highs.clearModel()
             start = WarmProgram(self._highs, self._basis, keys, options)
-            solution = fill_options(problem, path, guess, start, by_prices=self._by_prices)
+            solution = fill_options(problem, path, guess, start, by_prices=self.by_prices)
             if solution.stages and solution.basis is not None:
                 vertices = [stage.vertex for stage in solution.stages]
                 surplus = [vertices[0].surplus]
@@ -122,7 +146,7 @@ class WarmFilling:
                 self._basis = LastBasis.of(keys, options, solution.basis, likely)
         self._ends = tuple(
             # Where the path ended, it is likely to be followed to its end again.
-            np.inf if self._by_prices and not stage.rate.any() else stage.theta / unit
+            np.inf if self.by_prices and not stage.rate.any() else stage.theta / unit
             for stage in solution.stages
         )
         return solution

@@ -1,5 +1,6 @@
 """Solution of a water-filling over options, with its proof."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,36 +43,47 @@ class OptionSolution:
 
     def certify_least(self) -> Certificate:
         """Proof that the least level of a flat path cannot be raised: by a cap or by prices."""
-        problem = self.problem
-        live = (problem.count > 0) & (problem.cap > 0)
-        least_cap = float(problem.cap[live].min(initial=np.inf))
-        none = np.zeros(len(problem.capacity))
-        if not live.any():
-            return Certificate(none, 0.0, 0.0)
-        reached = float(problem.level(self.time)[live].min())
-        if not self.stages or reached >= least_cap * (1 - 1e-9):
-            return certify(none, least_cap, reached)
-        vertex = self.stages[0].vertex
-        total = float((problem.count * np.maximum(vertex.level_price, 0.0)).sum())
-        bound = min(least_cap, weighted_levels(problem, vertex) / max(total, 1e-300))
-        return certify(np.maximum(vertex.prices, 0.0) / vertex.scale, bound, reached)
+        vertex = self.stages[0].vertex if self.stages else None
+        return certify_least(self.problem, self.problem.level(self.time), vertex)
 
     def certify_theta(self) -> Certificate:
         """Proof, by prices, that no allocation reaches the path's levels beyond the first stage.
 
         The path's levels there are taken to keep rising at their last rates, or faster.
         """
-        none = np.zeros(len(self.problem.capacity))
-        if not self.stages:
-            return Certificate(none, 0.0, 0.0)
-        stage, count = self.stages[0], self.problem.count
-        weight = count * np.maximum(stage.vertex.level_price, 0.0)
-        rise = float((weight * stage.rate).sum())
-        if rise <= 0.0:  # no class rises: the path's top
-            return certify(none, stage.theta, stage.theta)
-        spare = weighted_levels(self.problem, stage.vertex) - float((weight * stage.level).sum())
-        prices = np.maximum(stage.vertex.prices, 0.0) / rise
-        return certify(prices, stage.theta + max(spare, 0.0) / rise, stage.theta)
+        return certify_theta(self.problem, self.stages)
+
+
+def certify_theta(problem: OptionProblem, stages: Sequence[OptionStage]) -> Certificate:
+    """Proof that no allocation over a problem's options exceeds the levels of the first stage."""
+    none = np.zeros(len(problem.capacity))
+    if not stages:
+        return Certificate(none, 0.0, 0.0)
+    stage, count = stages[0], problem.count
+    weight = count * np.maximum(stage.vertex.level_price, 0.0)
+    rise = float((weight * stage.rate).sum())
+    if rise <= 0.0:  # no class rises: the path's top
+        return certify(none, stage.theta, stage.theta)
+    spare = weighted_levels(problem, stage.vertex) - float((weight * stage.level).sum())
+    prices = np.maximum(stage.vertex.prices, 0.0) / rise
+    return certify(prices, stage.theta + max(spare, 0.0) / rise, stage.theta)
+
+
+def certify_least(
+    problem: OptionProblem, level: FloatArray, vertex: OptionVertex | None
+) -> Certificate:
+    """Proof that the least level cannot be raised: by a cap or by the prices of a vertex."""
+    live = (problem.count > 0) & (problem.cap > 0)
+    least_cap = float(problem.cap[live].min(initial=np.inf))
+    none = np.zeros(len(problem.capacity))
+    if not live.any():
+        return Certificate(none, 0.0, 0.0)
+    reached = float(level[live].min())
+    if vertex is None or reached >= least_cap * (1 - 1e-9):
+        return certify(none, least_cap, reached)
+    total = float((problem.count * np.maximum(vertex.level_price, 0.0)).sum())
+    bound = min(least_cap, weighted_levels(problem, vertex) / max(total, 1e-300))
+    return certify(np.maximum(vertex.prices, 0.0) / vertex.scale, bound, reached)
 
 
 def weighted_levels(problem: OptionProblem, vertex: OptionVertex) -> float:

@@ -1,8 +1,8 @@
 """Greatest sums over many options, solved with the few columns that can matter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.linear import LinearSolution
 from fairlead.solve.options.basis import Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
+from fairlead.solve.options.pool import LastPrices, OptionPool, Prices, Sum
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.vertex import OptionVertex
@@ -20,41 +21,15 @@ _TIED = 1e-9  # relative to the greatest price: options this close may be as goo
 # makes programs smaller; more leaves fewer to be solved again with an option that was missing.
 _LISTED = 0.01
 
-Sum = tuple[OptionProblem, FloatArray]
-"""a problem, and options → value"""
-
-
-class OptionPool(Protocol):
-    """Options of which only those that can matter are listed."""
-
-    @property
-    def resources(self) -> int:
-        """The number of resources."""
-        ...
-
-    def add_near(self, prices: FloatArray, time_prices: FloatArray, limit: float) -> bool:
-        """List all options that lack at most ``limit`` at these prices; tell if any is new.
-
-        An option lacks what its devices (``prices``) and its members' time (``time_prices``, by
-        class) cost more than its value.
-        """
-        ...
-
-    def listed(self) -> Sum:
-        """Return the problem of the options listed so far, and their values."""
-        ...
-
-    def all(self) -> Sum:
-        """Return the problem of all options, and their values."""
-        ...
-
 
 class WarmSum:
     """Solves successive similar sums; each begins with the last one's options and basis."""
 
     def __init__(self) -> None:
         self._basis: LastBasis | None = None
-        self._prices: _LastPrices | None = None
+        self._prices: LastPrices | None = None
+        self._scale = 1.0
+        """the greatest value of the last solution"""
         self._highs: Any = None
 
     def best(self, problem: OptionProblem, value: FloatArray, keys: Keys) -> BestTimes:
@@ -64,7 +39,7 @@ class WarmSum:
         # Costs of order 1, so that tolerances mean the same in every unit.
         scale = float(np.abs(value).max()) or 1.0
         vertex, program = self._vertex(problem, -value / scale, keys)
-        self._prices = _LastPrices.of(keys, vertex, scale)
+        self._keep(vertex, scale, keys)
         return _settled(problem, value, vertex, program, scale, lambda: (problem, value))
 
     def best_of(self, pool: OptionPool, keys: Keys) -> BestTimes | None:
@@ -74,10 +49,9 @@ class WarmSum:
         matter. The optimum is that of all options: those that would pay at its prices, or be as
         good, have been listed.
         """
-        if self._prices is None or len(self._prices.prices) != pool.resources:
+        if self._prices is None or len(self._prices.prices.device) != pool.resources:
             return None
-        prices, time_prices = self._prices.of_classes(keys)
-        pool.add_near(prices, time_prices, _LISTED * self._prices.scale)
+        pool.add_near(self._prices.of_classes(keys), _LISTED * self._scale)
         while True:
             problem, value = pool.listed()
             if not problem.paired.any():
@@ -86,10 +60,13 @@ class WarmSum:
             vertex, program = self._vertex(problem, -value / scale, keys)
             # Twice, so that none is missed by rounding.
             close = 2 * _TIED * _greatest(vertex) * scale
-            if not pool.add_near(vertex.prices * scale, vertex.time_price * scale, close):
+            if not pool.add_near(Prices.of(vertex, scale), close):
                 break
-        self._prices = _LastPrices.of(keys, vertex, scale)
+        self._keep(vertex, scale, keys)
         return _settled(problem, value, vertex, program, scale, pool.all)
+
+    def _keep(self, vertex: OptionVertex, scale: float, keys: Keys) -> None:
+        self._prices, self._scale = LastPrices.of(keys, Prices.of(vertex, scale)), scale
 
     def _vertex(
         self, problem: OptionProblem, cost: FloatArray, keys: Keys
@@ -108,30 +85,6 @@ class WarmSum:
         likely = likely_options(basics, [vertex], [vertex.surplus])
         self._basis = LastBasis.of(keys, options, basics, likely)
         return vertex, program
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LastPrices:
-    """The prices of a solution, in units of value."""
-
-    keys: Keys
-    """keys of the classes, ascending"""
-    time_prices: FloatArray
-    """classes in that order → price of a member's time"""
-    prices: FloatArray
-    """resources → price of a device"""
-    scale: float
-    """the greatest value"""
-
-    @classmethod
-    def of(cls, keys: Keys, vertex: OptionVertex, scale: float) -> "_LastPrices":
-        order = np.argsort(keys)
-        return cls(keys[order], vertex.time_price[order] * scale, vertex.prices * scale, scale)
-
-    def of_classes(self, keys: Keys) -> tuple[FloatArray, FloatArray]:
-        """Return the prices of devices, and of these classes' time; 0 of those that are new."""
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return self.prices, np.where(self.keys[at] == keys, self.time_prices[at], 0.0)
 
 
 def _greatest(vertex: OptionVertex) -> float:
