@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlead.cli.commands import Commands
 from fairlead.cli.lazy_commands import Command, LazyCommands
 from fairlead.cli.shared import errors
-from fairlead.cli.shared.help_texts import Commands
 from fairlead.version import __version__
 
 _ABOUT = """A fair, heterogeneity-aware scheduler for shared GPU clusters.
