@@ -10,7 +10,10 @@ _THRESHOLD = 50_000
 
 @contextmanager
 def infrequent_gc() -> Iterator[None]:
-    """Run the cyclic garbage collector rarely; it takes up to a tenth of a simulation's time."""
+    """Run the cyclic garbage collector rarely.
+
+    It takes up to a tenth of a simulation's time, and of the time to load modules.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_THRESHOLD, *before[1:])
     try:

@@ -21,11 +21,13 @@ from fairlead.cli.shared.options import (
 from fairlead.cli.shared.threads import use_one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.submission.bounds import NOISE_RANGE, PLAN_ON_RANGE
+from fairlead.sim.gc_tuning import infrequent_gc
 
 if TYPE_CHECKING:
     from fairlead.sim.metrics import Result
 
 
+@infrequent_gc()
 def simulate(
     *,
     cluster: ClusterOption = DEFAULT_CLUSTER,
