@@ -113,6 +113,8 @@ def any_whole_number(value: object) -> int:
 
 def speed(value: object) -> float:
     """Return steps per second: 0, or within the bounds of speeds."""
+    if type(value) is float and bounds.MIN_SPEED <= value <= bounds.MAX_SPEED:
+        return value  # as most of the numbers in a table, of which there are thousands
     result = _speed(value)
     if result < 0:
         raise InputError(f"negative: {quote(value)}", fix="expected steps per second, 0 or more")

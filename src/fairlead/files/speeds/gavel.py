@@ -46,29 +46,42 @@ def _accelerator(
     device = _read(accelerator, label.removesuffix(_SPREAD), label)
     for own, entries in _read(strict_json.mapping, rows, label).items():
         workload, gang = _job_type(own, known)
-        where = f"{quote(label)}.{quote(own)}"
-        for other, measured in _read(strict_json.mapping, entries, where).items():
+        for other, measured in _row(entries, label, own).items():
             if other == _ALONE:
                 key = SpeedKey(workload, gang, device, placement)
-                speeds[key] = _read(speed, measured, f"{where}.null")
+                speeds[key] = _read(speed, measured, f"{_place(label, own)}.null")
                 continue
-            partner, partners_gang = _job_type(other, known)
+            partner, partners_gang = known.get(other) or _job_type(other, known)
             if partners_gang != gang:
                 raise InputError(
                     f"gangs of {gang} and {partners_gang} cannot share devices",
                     fix="remove the entry",
-                    field=f"{where}.{quote(other)}",
+                    field=_place(label, own, other),
                 )
             if type(measured) is not list or len(measured) != 2:
                 raise InputError(
                     f"not a pair of speeds: {quote(measured)}",
                     fix="expected [own, partner's]",
-                    field=f"{where}.{quote(other)}",
+                    field=_place(label, own, other),
                 )
             key = SpeedKey(workload, gang, device, placement, partner)
-            both = [_read(speed, value, where) for value in measured]
+            try:
+                first, second = map(speed, measured)
+            except InputError as error:
+                raise error.within(field=shorten(_place(label, own))) from None
             # Two equal jobs have no order, so both get the mean.
-            speeds[key] = sum(both) / 2 if partner == workload else both[0]
+            speeds[key] = (first + second) / 2 if partner == workload else first
+
+
+def _row(entries: object, label: str, own: str) -> dict[str, object]:
+    try:
+        return strict_json.mapping(entries)
+    except InputError as error:
+        raise error.within(field=shorten(_place(label, own))) from None
+
+
+def _place(*keys: str) -> str:
+    return ".".join(map(quote, keys))
 
 
 def _job_type(text: str, known: dict[str, tuple[str, int]]) -> tuple[str, int]:
