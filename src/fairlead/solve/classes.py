@@ -59,14 +59,15 @@ def merge(*columns: FloatArray) -> Classes:
 
 def _distinct(code: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
     """Return the first place of each distinct code, in the order of codes, and members → code."""
-    few = np.unique(code[:_PROBE])
-    if len(code) > 4 * _PROBE and 4 * len(few) < _PROBE:
-        # Few classes so far: look members up among them instead of sorting all.
-        index = np.minimum(np.searchsorted(few, code), len(few) - 1)
-        if np.array_equal(few[index], code):
-            first = np.full(len(few), len(code))
-            np.minimum.at(first, index[:_PROBE], np.arange(_PROBE))
-            return first, index
+    if len(code) > 4 * _PROBE:
+        few = np.unique(code[:_PROBE])
+        if 4 * len(few) < _PROBE:
+            # Few classes so far: look members up among them instead of sorting all.
+            index = np.minimum(np.searchsorted(few, code), len(few) - 1)
+            if np.array_equal(few[index], code):
+                first = np.full(len(few), len(code))
+                np.minimum.at(first, index[:_PROBE], np.arange(_PROBE))
+                return first, index
     _, first, index = np.unique(code, return_index=True, return_inverse=True)
     return first, index
 
