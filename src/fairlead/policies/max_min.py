@@ -11,12 +11,9 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
-from fairlead.policies._packing.kept_table import KeptTable
-from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.solve.max_min.problem import MaxMinProblem, MaxMinSolution
-from fairlead.solve.options.filling import WarmFilling
 from fairlead.solve.solver import MaxMinSolver
 
 
@@ -66,6 +63,10 @@ class MaxMin(UnitPolicy):
         if not len(snap.job):
             return empty_allocation(snap)
         if self._needs_unit_program(snap):
+            from fairlead.policies._packing.kept_table import KeptTable  # noqa: PLC0415  # for few
+            from fairlead.policies._packing.levels import max_min_units  # noqa: PLC0415  # as above
+            from fairlead.solve.options.filling import WarmFilling  # noqa: PLC0415  # as above
+
             scale, rules = self._scale(snap), self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
             last = warm.state((self, WarmFilling), WarmFilling)

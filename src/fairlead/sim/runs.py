@@ -33,7 +33,6 @@ from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission import bounds
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
-from fairlead.sim.generate import default_trace
 from fairlead.sim.metrics import Result, summarise
 from fairlead.sim.physics.reader import read_physics
 from fairlead.sim.physics.true_speeds import TrueSpeeds
@@ -160,6 +159,8 @@ def _speeds(
 
 def _default_trace(setup: SimulationOptions, speeds: SpeedTable) -> Trace:
     """Return the bundled trace; raise UsageError if the speed table lacks its workloads."""
+    from fairlead.sim.generate import default_trace  # noqa: PLC0415  # most runs name a trace
+
     trace = default_trace()
     if not setup.skip_impossible and any(job.workload not in speeds.gangs for job in trace):
         name = setup.truth or setup.speeds

@@ -18,10 +18,6 @@ from fairlead.solve.max_min.problem import (
 )
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min.warm_start import WarmSolution, WarmStage
-from fairlead.solve.max_min_many.crossover import fill_from_guessed_prices
-from fairlead.solve.max_min_many.filling import fill_many_classes
-from fairlead.solve.max_min_many.least_level import least_level
-from fairlead.solve.max_min_many.pricing import StageClasses
 
 # Above this number of classes, prices with a small program are faster than simplex.
 SIMPLEX_CLASSES = 160
@@ -61,6 +57,9 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     size, count = problem.size, problem.count
     if len(index) < len(live):
         gain, size, count = np.ascontiguousarray(gain[:, index]), size[index], count[index]
+    from fairlead.solve.max_min_many.least_level import least_level  # noqa: PLC0415  # slow to import
+    from fairlead.solve.max_min_many.pricing import StageClasses  # noqa: PLC0415  # as above
+
     t, prices, share[index] = least_level(StageClasses(gain, size, count, problem.capacity))
     return MaxMinSolution(problem, feasible(problem, share), (Stage(t, prices, index),))
 
@@ -202,6 +201,10 @@ class _WarmProgram:
         if table.fits(total, capacity):
             return total, _all_at_caps(table, count)
         if not self._guess and np.count_nonzero(free) >= _GUESSED_CLASSES:
+            from fairlead.solve.max_min_many.crossover import (  # noqa: PLC0415  # only many classes
+                fill_from_guessed_prices,
+            )
+
             guessed = fill_from_guessed_prices(table, count, capacity)
             if guessed is not None:
                 return guessed[0] * count[:, None], guessed[1]
@@ -228,6 +231,8 @@ class _WarmProgram:
         self._program = StageProgram(capacity)
         self._program.add(self._table.gain, self._size)
         self._guess = ()
+        from fairlead.solve.max_min_many.filling import fill_many_classes  # noqa: PLC0415  # see above
+
         share, stages = fill_many_classes(self._table, count, capacity, few=0)
         problem = MaxMinProblem(self._table.gain, self._size, count, capacity)
         return feasible(problem, share) * count[:, None], stages
@@ -242,6 +247,8 @@ def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FillingStage]:
 
 def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
     """Return the answer after merging equal classes, by simplex if at most ``few`` remain."""
+    from fairlead.solve.max_min_many.filling import fill_many_classes  # noqa: PLC0415  # see above
+
     problem.check()
     classes = merge(problem.gain, problem.size)
     first, index = classes.representative, classes.index_of_member

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairlead.cli.research.caveats import warn_if_assumed, warn_if_endless, warn_if_many_rounds
 from fairlead.cli.shared.output_files import refuse_overwriting
@@ -16,9 +16,11 @@ from fairlead.cli.shared.skipped_jobs import suggest_skipping
 from fairlead.mechanisms.base import FluidMechanism
 from fairlead.model.errors import InputError, UsageError
 from fairlead.sim.metrics import Result
-from fairlead.sim.run_log import EventLog
 from fairlead.sim.runs import SimulationOptions, run_scenario, scenario_of
 from fairlead.sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from fairlead.sim.run_log import EventLog
 
 _FIRST_LINE_S, _LINE_S = 10.0, 60.0
 """seconds until the first line of progress, and between two"""
@@ -117,10 +119,12 @@ def _lines_of_progress(jobs: int) -> Iterator[Callable[[float, int], None]]:
 @contextmanager
 def _event_log(
     path: Path | None, setup: SimulationOptions, scenario: Scenario
-) -> Iterator[EventLog | None]:
+) -> "Iterator[EventLog | None]":
     if path is None:
         yield None
         return
+    from fairlead.sim.run_log import EventLog
+
     if isinstance(scenario.mechanism, FluidMechanism):
         raise UsageError("--log: not supported by a fluid mechanism, which has no events")
     try:

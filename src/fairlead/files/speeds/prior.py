@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files.bundled import data_sheets
 from fairlead.files.speeds.table import read_speeds
 from fairlead.model.speeds.estimates import DEFAULT_SPEED
 from fairlead.model.speeds.table import SpeedTable
+
+if TYPE_CHECKING:
+    from fairlead.estimate.learned import DataSheetLearner
 
 NO_SPEEDS, GUESSED_SPEEDS = "none", "guess"
 """prior beliefs without a table: all accelerators are equal, or as their data sheets say"""
@@ -22,7 +25,13 @@ def prior_speeds(name: str) -> SpeedTable:
     if name == NO_SPEEDS:
         return SpeedTable({}, assumed=DEFAULT_SPEED)
     table = SpeedTable({}) if name == GUESSED_SPEEDS else read_speeds(name)
-    return replace(table, assumed=DEFAULT_SPEED, learner=DataSheetLearner.of(data_sheets()))
+    return replace(table, assumed=DEFAULT_SPEED, learner=_learner())
+
+
+def _learner() -> "DataSheetLearner":
+    from fairlead.estimate.learned import DataSheetLearner  # noqa: PLC0415  # few runs estimate
+
+    return DataSheetLearner.of(data_sheets())
 
 
 def simulated_speeds(name: str, accelerators: Iterable[str]) -> SpeedTable:
@@ -33,7 +42,9 @@ def simulated_speeds(name: str, accelerators: Iterable[str]) -> SpeedTable:
     """
     table = read_speeds(name)
     lacking = table.lacking(accelerators)
-    learner = DataSheetLearner.of(data_sheets())
-    if lacking and all(map(learner.knows, (*lacking, *table.accelerators))):
+    if not lacking:
+        return table
+    learner = _learner()
+    if all(map(learner.knows, (*lacking, *table.accelerators))):
         return replace(table, learner=learner)
     return table

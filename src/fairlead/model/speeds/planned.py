@@ -10,11 +10,13 @@ expected to be worth more than it costs, and nowhere else.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from statistics import NormalDist
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from fairlead.model.speeds.key import SpeedKey
+
+if TYPE_CHECKING:
+    from statistics import NormalDist
 
 MAX_FACTOR = 2.0
 """greatest factor between an estimate and the speed that decisions use"""
@@ -24,7 +26,6 @@ MAX_TRIALS = 3
 """rounds after which an accelerator that gave no measurement is no longer tried"""
 MAX_DOUBLINGS = 10
 """greatest logarithm, to base 2, of the rounds left that a trial is weighed against"""
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Trials:
 def planned_factor(key: SpeedKey, doubt: float, quantile: float, trials: Trials | None) -> float:
     """Return the factor from the median of an estimate to the speed that decisions use."""
     if quantile != 0.5:
-        departure = min(abs(_NORMAL.inv_cdf(quantile)) * doubt, math.log(MAX_FACTOR))
+        departure = min(abs(_normal().inv_cdf(quantile)) * doubt, math.log(MAX_FACTOR))
         return math.exp(departure if quantile > 0.5 else -departure)
     return 1.0 if trials is None else trials.factor(key, doubt)
 
@@ -94,5 +95,13 @@ def _gain(known: float, doubt: float, rounds: int) -> float:
     """
     mean = math.exp(0.5 * doubt * doubt)
     below = -math.log(known) / doubt
-    better = mean * _NORMAL.cdf(below + doubt) - known * _NORMAL.cdf(below)
+    cdf = _normal().cdf
+    better = mean * cdf(below + doubt) - known * cdf(below)
     return (rounds - 1) * better - (known * (1.0 + MOVE_ROUNDS) - mean)
+
+
+@cache
+def _normal() -> "NormalDist":
+    from statistics import NormalDist  # noqa: PLC0415  # slow to import; few runs have doubts
+
+    return NormalDist()

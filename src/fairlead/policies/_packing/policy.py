@@ -1,13 +1,15 @@
 """Base of policies whose shares may be those of units."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._packing.table import UnitRules
 from fairlead.policies.rules.quotas import any_quota
+
+if TYPE_CHECKING:
+    from fairlead.policies._packing.table import UnitRules
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class UnitPolicy:
         return self.alone
 
     @property
-    def _rules(self) -> UnitRules:
+    def _rules(self) -> "UnitRules":
+        from fairlead.policies._packing.table import UnitRules  # noqa: PLC0415  # only units need it
+
         return UnitRules(self.packed, self.placement)
 
     def _needs_unit_program(self, snap: Snapshot) -> bool:
