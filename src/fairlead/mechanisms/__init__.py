@@ -1,1 +1,1 @@
-"""Mechanisms: plan the next round; one module or package per mechanism, found by entry point."""
+"""Mechanisms: plan the next round; one module or package each, listed in the registry."""

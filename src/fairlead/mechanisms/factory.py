@@ -11,7 +11,7 @@ from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.model.submission.bounds import ROUND_RANGE
 from fairlead.policies.rules.priority import create_policy
-from fairlead.registry import PlugIn, available, create, load, plug_in
+from fairlead.registry import PlugIn, available, create, is_available, load, plug_in
 
 
 def create_mechanism(
@@ -26,11 +26,12 @@ def create_mechanism(
         ROUND_RANGE.check("round_s", round_s)
     name = policy.partition(":")[0]
     timing: dict[str, object] = {} if round_s is None else {"round_s": round_s}
-    if name in available("mechanisms") and name not in available("policies"):
+    is_policy = is_available("policies", name)
+    if not is_policy and is_available("mechanisms", name):
         if mechanism is not None:
             raise UsageError(f"{name!r} needs no mechanism: leave out --mechanism")
         return _create(policy, timing)
-    if name not in available("policies"):
+    if not is_policy:
         raise _mechanism_takes_no_policy(name)
     if mechanism is not None and not realises_policies(mechanism):
         label = mechanism.partition(":")[0]
@@ -60,7 +61,7 @@ def create_live_mechanism(
 def plug_ins(policy: str, mechanism: str | None = None) -> tuple[PlugIn, ...]:
     """Return the plug-ins that decide: the policy, if there is one, and the mechanism."""
     name = policy.partition(":")[0]
-    if name not in available("policies"):
+    if not is_available("policies", name):
         return (plug_in("mechanisms", policy),)
     preferred = create_policy(policy).capabilities.mechanism
     return plug_in("policies", policy), plug_in("mechanisms", mechanism or preferred)
@@ -98,7 +99,7 @@ def mechanisms_without_policy() -> Iterator[str]:
 def realises_policies(mechanism: str) -> bool:
     """Return whether a mechanism takes a policy; an unknown name counts as one that does."""
     name = mechanism.partition(":")[0]
-    return name not in available("mechanisms") or "policy" in _options(name)
+    return not is_available("mechanisms", name) or "policy" in _options(name)
 
 
 def stored_names(policy: str, mechanism: str | None) -> tuple[str, str | None]:
@@ -113,9 +114,8 @@ def _options(mechanism: str) -> set[str]:
 
 
 def _create(spec: str, options: dict[str, object]) -> "Mechanism[Any] | FluidMechanism":
-    points = available("mechanisms")
     name = spec.partition(":")[0]
-    if name in points:
+    if is_available("mechanisms", name):
         known = _options(name)
         if "policy" in known and "policy" not in options:
             raise UsageError(

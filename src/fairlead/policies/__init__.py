@@ -1,1 +1,1 @@
-"""Policies: one module each, registered by entry point."""
+"""Policies: one module each, listed in the registry."""

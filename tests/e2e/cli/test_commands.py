@@ -218,6 +218,8 @@ UNNEEDED = {
     "rich",
     "pydantic",
     "numpy.ma",
+    "email",
+    "importlib.metadata",
     "statistics",
     "fairlead.estimate.learned",
     "fairlead.policies._packing.table",

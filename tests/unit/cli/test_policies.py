@@ -1,7 +1,6 @@
 """``fairlead policies NAME``: explains every policy and mechanism with its options."""
 
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from fairlead import registry
 from fairlead.cli.research.policies import explain, policies
 from fairlead.model.errors import UsageError
-from fairlead.registry import available, parse_options
+from fairlead.registry import PlugIn, available, parse_options
 
 ROOT = Path(__file__).parents[3]
 NAMES = [name for group in ("policies", "mechanisms") for name in available(group)]
@@ -62,8 +61,9 @@ class Undocumented:
 def test_a_plug_in_of_another_package_is_explained_without_a_note(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    point = EntryPoint("undocumented", f"{__name__}:Undocumented", "fairlead.policies")
-    known = {**available("policies"), "undocumented": point}
+    target = f"{__name__}:Undocumented"
+    undocumented = PlugIn("policy", "undocumented", "an unknown package", __name__, target)
+    known = {**available("policies"), "undocumented": undocumented}
     real = registry.available
     monkeypatch.setattr(
         registry, "available", lambda group: known if group == "policies" else real(group)

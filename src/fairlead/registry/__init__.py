@@ -3,12 +3,14 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, reduce
+from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairlead.model.errors import FairleadError, UsageError
+from fairlead.registry.built_in import BUILT_IN
+from fairlead.version import __version__
 
 _KINDS = {"policies": "policy", "mechanisms": "mechanism", "engines": "engine"}
 """group → a plug-in of it"""
@@ -31,9 +33,8 @@ class PlugIn:
     package: str
     """distribution and version"""
     module: str
-    """module of the entry point"""
     target: str = ""
-    """value of the entry point: ``module:attribute``"""
+    """``module:attribute``, the value of an entry point"""
 
     @property
     def built_in(self) -> bool:
@@ -44,6 +45,11 @@ class PlugIn:
     def label(self) -> str:
         """Package and name, for metrics."""
         return f"{self.package.partition(' ')[0]}:{self.name}"
+
+    def load(self) -> Any:
+        """Return the object itself."""
+        attributes = self.target.partition(":")[2].partition("[")[0].strip()
+        return reduce(getattr, filter(None, attributes.split(".")), import_module(self.module))
 
     def __str__(self) -> str:
         origin = "" if self.built_in else f" of package {self.package!r}"
@@ -59,49 +65,72 @@ class BrokenPlugIn:
 
 
 @cache
-def _of_all_packages() -> Any:
+def _built_in(group: str) -> Mapping[str, PlugIn]:
+    package = f"fairlead {__version__}"
+    return {
+        name: PlugIn(_KINDS[group], name, package, target.partition(":")[0], target)
+        for name, target in BUILT_IN[group].items()
+    }
+
+
+@cache
+def _entry_points() -> Any:
     """Return all entry points; finding them reads a file of each package.
 
     Their type depends on the version of Python.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415  # slow to import
+
     return entry_points()
 
 
-def _installed(group: str) -> EntryPoints:
-    points: EntryPoints = _of_all_packages().select(group=f"fairlead.{group}")
-    return points
+@cache
+def _of_other_packages(group: str) -> Sequence[PlugIn]:
+    """Return the plug-ins of a group by precedence: the first of several of a name wins."""
+    plug_ins = []
+    for point in _entry_points().select(group=f"fairlead.{group}"):
+        if BUILT_IN[group].get(point.name) == point.value:
+            continue  # earlier versions of Fairlead had entry points of their own
+        package = "an unknown package"
+        if point.dist is not None:
+            package = f"{point.dist.name} {point.dist.version}"
+        module = point.value.partition(":")[0].partition("[")[0].strip()
+        plug_ins.append(PlugIn(_KINDS[group], point.name, package, module, point.value))
+    return sorted(plug_ins, key=lambda each: (each.package.partition(" ")[0], each.target))
 
 
 @cache
-def available(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of ``fairlead.<group>`` by name, sorted; Fairlead's own come first.
+def available(group: str) -> Mapping[str, PlugIn]:
+    """Return the plug-ins of a group by name, sorted; Fairlead's own come first.
 
     Some of them may be broken.
     """
-    installed = sorted(_installed(group), key=_precedence, reverse=True)
-    points = {point.name: point for point in installed}
-    return dict(sorted(points.items()))
+    others = {each.name: each for each in reversed(_of_other_packages(group))}
+    return dict(sorted({**others, **_built_in(group)}.items()))
+
+
+def is_available(group: str, name: str) -> bool:
+    """Return whether a plug-in has this name, without a look at other packages for Fairlead's."""
+    return name in _built_in(group) or name in available(group)
 
 
 def plug_in(group: str, spec: str) -> PlugIn:
     """Return the plug-in that ``spec`` names."""
-    name = spec.partition(":")[0]
-    return _describe(group, _find(group, name))
+    return _find(group, spec.partition(":")[0])
 
 
 def broken_plug_ins(group: str) -> Iterator[BrokenPlugIn]:
     """Yield the plug-ins of a group that cannot be loaded or whose name is taken."""
     chosen = available(group)
-    for point in sorted(_installed(group), key=_precedence):
-        described, winner = _describe(group, point), chosen[point.name]
-        if winner != point:
-            taken = f"its name is taken by package {_describe(group, winner).package!r}"
-            yield BrokenPlugIn(described, taken)
+    for each in (*_built_in(group).values(), *_of_other_packages(group)):
+        winner = chosen[each.name]
+        if winner != each:
+            yield BrokenPlugIn(each, f"its name is taken by package {winner.package!r}")
             continue
         try:
-            _load_checked(group, point)
+            _load_checked(group, each)
         except (Exception, SystemExit) as error:
-            yield BrokenPlugIn(described, _reason(error))
+            yield BrokenPlugIn(each, _reason(error))
 
 
 def create(group: str, spec: str, **preset: object) -> Any:
@@ -129,32 +158,31 @@ def load(group: str, spec: str) -> tuple[Any, str]:
     return _load(group, _find(group, name)), options
 
 
-def _find(group: str, name: str) -> EntryPoint:
-    points = available(group)
-    if name not in points:
-        close = difflib.get_close_matches(name.lower(), points, n=1)
-        known = f"expected one of {', '.join(points)}"
-        if group == "policies" and name in available("mechanisms"):
+def _find(group: str, name: str) -> PlugIn:
+    if not is_available(group, name):
+        names = available(group)
+        close = difflib.get_close_matches(name.lower(), names, n=1)
+        known = f"expected one of {', '.join(names)}"
+        if group == "policies" and is_available("mechanisms", name):
             raise UsageError(f"policy: {name!r} is a mechanism and has no shares: {known}")
         fix = f"did you mean {close[0]!r}?" if close else known
         raise UsageError(f"{_KINDS[group]}: unknown name {name!r}: {fix}")
-    return points[name]
+    return _built_in(group).get(name) or available(group)[name]
 
 
-def _load(group: str, point: EntryPoint) -> Any:
-    """Return the object of an entry point; raise UsageError that names a broken package."""
+def _load(group: str, described: PlugIn) -> Any:
+    """Return the object of a plug-in; raise UsageError that names a broken package."""
     try:
-        return _load_checked(group, point)
+        return _load_checked(group, described)
     except (Exception, SystemExit) as error:  # a plug-in's module may do anything
-        described = _describe(group, point)
         raise UsageError(
             f"{described}: entry point {described.target!r} cannot be used: {_reason(error)}:"
             " update or uninstall the package"
         ) from error
 
 
-def _load_checked(group: str, point: EntryPoint) -> Any:
-    loaded = point.load()
+def _load_checked(group: str, described: PlugIn) -> Any:
+    loaded = described.load()
     _check(group, loaded)
     return loaded
 
@@ -174,19 +202,6 @@ def _check(group: str, loaded: object) -> None:
 
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _describe(group: str, point: EntryPoint) -> PlugIn:
-    package = "an unknown package"
-    if point.dist is not None:
-        package = f"{point.dist.name} {point.dist.version}"
-    return PlugIn(_KINDS[group], point.name, package, point.module, point.value)
-
-
-def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
-    """Return the sort key by which the first of several plug-ins of a name wins."""
-    package = point.dist.name if point.dist is not None else ""
-    return point.module.partition(".")[0] != "fairlead", package, point.value
 
 
 def parse_options(
