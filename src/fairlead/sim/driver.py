@@ -41,7 +41,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.placement import exchange_devices
 from fairlead.sim.cluster.stalls import StallWatch
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
-from fairlead.sim.fluid import run_fluid
 from fairlead.sim.gc_tuning import infrequent_gc
 from fairlead.sim.learning import SpeedLearning
 from fairlead.sim.physics.true_speeds import TrueSpeeds
@@ -61,6 +60,8 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
         scenario.jobs, len(scenario.whole_cluster.accelerators), intervals=scenario.intervals
     )
     if isinstance(scenario.mechanism, FluidMechanism):
+        from fairlead.sim.fluid import run_fluid  # noqa: PLC0415  # few mechanisms are fluid
+
         run_fluid(scenario, record)
         return record, None
     run = _Run(scenario, scenario.mechanism, record)

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairlead.core import Scheduler
 from fairlead.files import (
@@ -34,10 +34,12 @@ from fairlead.model.submission import bounds
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result, summarise
-from fairlead.sim.physics.reader import read_physics
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Learning, Scenario
+
+if TYPE_CHECKING:
+    from fairlead.sim.physics.effects import Physics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     bounds.NOISE_RANGE.check("noise", setup.noise)
     bounds.PLAN_ON_RANGE.check("plan_on", setup.plan_on)
     mechanism = create_mechanism(setup.policy, setup.mechanism, setup.round_s)
-    physics = read_physics(setup.physics)
+    physics = _physics(setup.physics)
     if physics is not None and isinstance(mechanism, FluidMechanism):
         raise UsageError("--physics: not supported by fluid mechanisms: expected none")
     cluster = read_cluster(setup.cluster)
@@ -122,6 +124,14 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         window=window,
         intervals=setup.intervals,
     )
+
+
+def _physics(name: str) -> "Physics | None":
+    if name == "none":
+        return None
+    from fairlead.sim.physics.reader import read_physics  # noqa: PLC0415  # most runs have none
+
+    return read_physics(name)
 
 
 def _speeds(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.model.arrays import FloatArray
@@ -13,7 +13,9 @@ from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
-from fairlead.sim.physics.effects import Physics
+
+if TYPE_CHECKING:
+    from fairlead.sim.physics.effects import Physics
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Scenario:
     parked processes do on a live cluster"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
-    physics: Physics | None = None
+    physics: "Physics | None" = None
     """effects that make jobs slower than the speeds table; None: no effects"""
     node_events: Sequence[NodeEvent] = ()
     window: tuple[int, int] | None = None

@@ -3,8 +3,6 @@
 import os
 import re
 import sys
-import tempfile
-import traceback
 from typing import Any
 
 import typer
@@ -102,6 +100,9 @@ def _usage_message(error: Any) -> int:
 
 
 def _error_summary(error: Exception) -> str:
+    import tempfile
+    import traceback
+
     handle, path = tempfile.mkstemp(prefix="fairlead-", suffix=".txt")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         traceback.print_exception(error, file=file)

@@ -1,6 +1,7 @@
 """True speeds of jobs in the virtual cluster; the scheduler does not see them."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,8 +10,10 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.lease import Placements
 from fairlead.model.speeds.table import Consolidation, SpeedKey, SpeedTable
-from fairlead.sim.physics.effects import Physics
-from fairlead.sim.physics.model import PhysicsModel
+
+if TYPE_CHECKING:
+    from fairlead.sim.physics.effects import Physics
+    from fairlead.sim.physics.model import PhysicsModel
 
 
 class TrueSpeeds:
@@ -21,9 +24,9 @@ class TrueSpeeds:
         cluster: Cluster,
         speeds: SpeedTable,
         jobs: Sequence[Job],
-        physics: Physics | None = None,
+        physics: "Physics | None" = None,
     ) -> None:
-        self.physics_model = None if physics is None else PhysicsModel(physics, cluster, jobs)
+        self.physics_model = None if physics is None else _model(physics, cluster, jobs)
         self.cluster = cluster
         self._speeds = speeds
         self._jobs = jobs
@@ -241,3 +244,9 @@ class TrueSpeeds:
 def _shape(job: Job) -> tuple[object, ...]:
     """Return the attributes that determine a job's solo speeds."""
     return job.workload, job.gang, tuple(job.gangs.items())
+
+
+def _model(physics: "Physics", cluster: Cluster, jobs: Sequence[Job]) -> "PhysicsModel":
+    from fairlead.sim.physics.model import PhysicsModel  # noqa: PLC0415  # most runs have none
+
+    return PhysicsModel(physics, cluster, jobs)
