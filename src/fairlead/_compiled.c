@@ -9,7 +9,9 @@
    ClassPairs.choose, use, tied and next_marginal; `assign_units` is UnitSelection's assign for jobs of
    one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take; `slice_rounds` and
    `quantum_rounds` are the rounds of sim.turn_rounds by SliceTurns.next_turn and QuantumTurns.next_turn;
-   `near_pairs` is NearPairs._near. `match_singles` has no counterpart: it solves the program of policies.fairlead where its optimum is the only one. Read
+   `near_pairs` is NearPairs._near; `served_tickets` is gandiva_fair's serviceable_tickets and
+   `migration_gains` its _gains. `match_singles` has no
+   counterpart: it solves the program of policies.fairlead where its optimum is the only one. Read
    those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of
    doubles or 64-bit integers, row by row; sums are made in the same order. */
 
@@ -2748,6 +2750,292 @@ end:
     return give(answer, &arguments);
 }
 
+/* -- homes and tickets of gandiva-fair -------------------------------------------------------- */
+
+static const double STEADY = 1e-7, LEAST_PART = 1.0 / 16, SLOWER = -1e-9, NO_DEMAND = 1e-300;
+enum { FILLINGS = 32 };
+
+/* The claims of jobs to the devices of sites, with room for what is computed for each. */
+typedef struct {
+    const int64_t *row, *site, *devices, *gang, *tenant, *size;
+    Py_ssize_t count, sites, rows, tenants;
+    double *weight, *got;   /* claims → tickets now, and devices */
+    double *left, *mass;    /* sites → devices for a ticket, and tickets of open claims */
+    double *before;         /* rows → what the last filling served */
+    double *factor, *total; /* tenants */
+    char *open;
+} Claims;
+
+/* Divide each site's devices by weight, none above what a claim can use, as _fill_sites does. */
+static void fill_sites(Claims *claims)
+{
+    memset(claims->open, 1, claims->count);
+    for (int full = 1; full;) {
+        memset(claims->left, 0, claims->sites * sizeof *claims->left);
+        memset(claims->mass, 0, claims->sites * sizeof *claims->mass);
+        for (Py_ssize_t i = 0; i < claims->count; i++) {
+            if (claims->open[i])
+                claims->mass[claims->site[i]] += claims->weight[i];
+            else
+                claims->left[claims->site[i]] += (double)claims->devices[i];
+        }
+        for (Py_ssize_t s = 0; s < claims->sites; s++)
+            claims->left[s] = ((double)claims->size[s] - claims->left[s]) / claims->mass[s];
+        full = 0;
+        for (Py_ssize_t i = 0; i < claims->count; i++) {
+            if (!claims->open[i])
+                continue;
+            claims->got[i] = claims->weight[i] * claims->left[claims->site[i]];
+            if (claims->got[i] >= (double)claims->devices[i])
+                full = 1;
+        }
+        for (Py_ssize_t i = 0; i < claims->count; i++) {
+            if (claims->open[i] && claims->got[i] >= (double)claims->devices[i]) {
+                claims->got[i] = (double)claims->devices[i];
+                claims->open[i] = 0;
+            }
+        }
+    }
+}
+
+static double part_of(const Claims *claims, Py_ssize_t i)
+{
+    return (double)claims->devices[i] / (double)claims->gang[i];
+}
+
+/* Fill sites until every tenant has stepped back far enough, as serviceable_tickets does. */
+static void serve(Claims *claims, const double *tickets, const double *due, double *served)
+{
+    for (Py_ssize_t t = 0; t < claims->tenants; t++)
+        claims->factor[t] = 1.0;
+    memset(served, 0, claims->rows * sizeof *served);
+    for (int filling = 0; filling < FILLINGS; filling++) {
+        for (Py_ssize_t i = 0; i < claims->count; i++) {
+            double base = tickets[claims->row[i]] * part_of(claims, i);
+            claims->weight[i] = base * claims->factor[claims->tenant[i]];
+        }
+        fill_sites(claims);
+        for (Py_ssize_t row = 0; row < claims->rows; row++) {
+            claims->before[row] = served[row];
+            served[row] = INFINITY;
+        }
+        for (Py_ssize_t i = 0; i < claims->count; i++) {
+            double worth = claims->got[i] / part_of(claims, i), *least = &served[claims->row[i]];
+            if (worth < *least || isnan(worth))
+                *least = worth;
+        }
+        int settled = 1;
+        for (Py_ssize_t row = 0; row < claims->rows; row++) {
+            if (isinf(served[row]))
+                served[row] = 0.0;
+            settled &= fabs(served[row] - claims->before[row]) <= STEADY;
+        }
+        if (settled)
+            return;
+        memset(claims->total, 0, claims->tenants * sizeof *claims->total);
+        for (Py_ssize_t i = 0; i < claims->count; i++)
+            claims->total[claims->tenant[i]] += served[claims->row[i]] * part_of(claims, i);
+        for (Py_ssize_t t = 0; t < claims->tenants; t++) {
+            double total = claims->total[t];
+            double next = claims->factor[t] * (total > 0.0 ? due[t] / total : 1.0);
+            if (next < LEAST_PART)
+                next = LEAST_PART;
+            claims->factor[t] = next > 1.0 ? 1.0 : next;
+        }
+    }
+}
+
+/* served_tickets(row, site, devices, gang, tenant, size, tickets, due, served): the last is filled */
+static PyObject *served_tickets(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    double *room = NULL;
+    Claims claims = {0};
+    if (!take_all(&arguments, args, n_args, "iiiiiidde"))
+        goto end;
+    const Array *arrays = arguments.arrays;
+    claims.row = arrays[0].view.buf;
+    claims.site = arrays[1].view.buf;
+    claims.devices = arrays[2].view.buf;
+    claims.gang = arrays[3].view.buf;
+    claims.tenant = arrays[4].view.buf;
+    claims.size = arrays[5].view.buf;
+    claims.count = items(&arrays[0]);
+    claims.sites = items(&arrays[5]);
+    claims.rows = items(&arrays[6]);
+    claims.tenants = items(&arrays[7]);
+    for (int i = 1; i < 5; i++) {
+        if (items(&arrays[i]) != claims.count) {
+            wrong_sizes();
+            goto end;
+        }
+    }
+    if (items(&arrays[8]) != claims.rows || !all_below(&arrays[0], 0, claims.rows) ||
+        !all_below(&arrays[1], 0, claims.sites) || !all_below(&arrays[4], 0, claims.tenants)) {
+        wrong_sizes();
+        goto end;
+    }
+    room = malloc(
+        (2 * claims.count + 2 * claims.sites + claims.rows + 2 * claims.tenants + 1) * sizeof *room);
+    claims.open = malloc(claims.count + 1);
+    if (!room || !claims.open) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    claims.weight = room;
+    claims.got = claims.weight + claims.count;
+    claims.left = claims.got + claims.count;
+    claims.mass = claims.left + claims.sites;
+    claims.before = claims.mass + claims.sites;
+    claims.factor = claims.before + claims.rows;
+    claims.total = claims.factor + claims.tenants;
+    serve(&claims, arrays[6].view.buf, arrays[7].view.buf, arrays[8].view.buf);
+    answer = Py_NewRef(Py_None);
+end:
+    free(room);
+    free(claims.open);
+    return give(answer, &arguments);
+}
+
+/* The groups of jobs that may migrate, and the tables by profile and tenant. */
+typedef struct {
+    const int64_t *accelerator, *profile_of; /* rows */
+    const int64_t *profile, *source;         /* groups */
+    const int64_t *tenant, *gang, *seen;     /* profiles; seen × accelerators */
+    const int64_t *capacity;
+    const double *speed, *due, *demand, *there, *entitled;
+    double *best, *total; /* profiles → greatest speed; tenants → devices, as _totals has them */
+    Py_ssize_t rows, groups, profiles, tenants, width;
+} Migration;
+
+/* Both are nan if either is, as in numpy. */
+static double lesser(double a, double b)
+{
+    return a <= b || isnan(a) ? a : b;
+}
+
+static double greater(double a, double b)
+{
+    return a >= b || isnan(a) ? a : b;
+}
+
+static void add_totals(Migration *all)
+{
+    Py_ssize_t width = all->width;
+    for (Py_ssize_t p = 0; p < all->profiles; p++) {
+        all->best[p] = all->speed[p * width];
+        for (Py_ssize_t k = 1; k < width; k++)
+            all->best[p] = greater(all->best[p], all->speed[p * width + k]);
+    }
+    memset(all->total, 0, all->tenants * sizeof *all->total);
+    for (Py_ssize_t row = 0; row < all->rows; row++) {
+        int64_t on = all->accelerator[row], p = all->profile_of[row];
+        if (on < 0)
+            continue;
+        int64_t at = all->tenant[p] * width + on;
+        double time = all->due[at] / greater(all->demand[at], NO_DEMAND);
+        double speed = all->speed[p * width + on] / all->best[p];
+        all->total[all->tenant[p]] += (double)all->gang[p] * time * speed;
+    }
+}
+
+/* Whether jobs of a group's profile have a home on an accelerator; groups of one lie together. */
+static int has_home(const Migration *all, Py_ssize_t group, int64_t accelerator)
+{
+    const int64_t *profile = all->profile, *source = all->source;
+    for (Py_ssize_t g = group; g >= 0 && profile[g] == profile[group]; g--)
+        if (source[g] == accelerator)
+            return 1;
+    for (Py_ssize_t g = group + 1; g < all->groups && profile[g] == profile[group]; g++)
+        if (source[g] == accelerator)
+            return 1;
+    return 0;
+}
+
+static void gains_of_group(const Migration *all, Py_ssize_t group, double *gains)
+{
+    Py_ssize_t width = all->width;
+    int64_t p = all->profile[group], source = all->source[group], tenant = all->tenant[p];
+    const double *speed = all->speed + p * width, *due = all->due + tenant * width;
+    const double *demand = all->demand + tenant * width;
+    const double *there = all->there + group * width, *entitled = all->entitled + group * width;
+    const int64_t *seen = all->seen + p * width;
+    double gang = (double)all->gang[p], here = speed[source];
+    double time = due[source] / demand[source];
+    double lost = due[source] - lesser(entitled[source], demand[source] - gang);
+    for (Py_ssize_t k = 0; k < width; k++) {
+        gains[k] = 0.0;
+        if (!(speed[k] > 0.0) || !seen[source] || all->capacity[k] < all->gang[p] || k == source)
+            continue;
+        if (!seen[k]) {
+            gains[k] = has_home(all, group, k) ? 0.0 : 1.0 / time - 1.0;
+        } else if (here == 0.0) {
+            gains[k] = INFINITY;
+        } else {
+            double own = speed[k] * there[k] / (here * time) - 1.0;
+            double won = lesser(entitled[k], demand[k] + gang) - due[k];
+            double change = (won * speed[k] - lost * here) / all->best[p];
+            gains[k] = own < SLOWER ? 0.0 : greater(own, change / all->total[tenant]);
+        }
+    }
+}
+
+/* migration_gains(accelerator, profile_of, profile, source, tenant, gang, seen, capacity, speed, due,
+   demand, there, entitled, gains): the last is filled */
+static PyObject *migration_gains(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    double *room = NULL;
+    if (!take_all(&arguments, args, n_args, "iiiiiiiiddddde"))
+        goto end;
+    const Array *arrays = arguments.arrays;
+    Migration all = {
+        .accelerator = arrays[0].view.buf, .profile_of = arrays[1].view.buf,
+        .profile = arrays[2].view.buf, .source = arrays[3].view.buf,
+        .tenant = arrays[4].view.buf, .gang = arrays[5].view.buf, .seen = arrays[6].view.buf,
+        .capacity = arrays[7].view.buf, .speed = arrays[8].view.buf, .due = arrays[9].view.buf,
+        .demand = arrays[10].view.buf, .there = arrays[11].view.buf,
+        .entitled = arrays[12].view.buf, .rows = items(&arrays[0]), .groups = items(&arrays[2]),
+        .profiles = items(&arrays[4]), .width = items(&arrays[7]),
+    };
+    if (!all.width)
+        goto sizes;
+    all.tenants = items(&arrays[9]) / all.width;
+    if (items(&arrays[1]) != all.rows || items(&arrays[3]) != all.groups ||
+        items(&arrays[5]) != all.profiles || items(&arrays[6]) != all.profiles * all.width ||
+        items(&arrays[8]) != all.profiles * all.width ||
+        items(&arrays[9]) != all.tenants * all.width || items(&arrays[10]) != items(&arrays[9]) ||
+        !all_below(&arrays[0], NOBODY, all.width) ||
+        !all_below(&arrays[1], 0, all.profiles) || !all_below(&arrays[2], 0, all.profiles) ||
+        !all_below(&arrays[3], 0, all.width) || !all_below(&arrays[4], 0, all.tenants))
+        goto sizes;
+    for (int i = 11; i < 14; i++)
+        if (items(&arrays[i]) != all.groups * all.width)
+            goto sizes;
+    room = malloc((all.profiles + all.tenants + 1) * sizeof *room);
+    if (!room) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    all.best = room;
+    all.total = room + all.profiles;
+    add_totals(&all);
+    double *gains = arrays[13].view.buf;
+    for (Py_ssize_t group = 0; group < all.groups; group++)
+        gains_of_group(&all, group, gains + group * all.width);
+    answer = Py_NewRef(Py_None);
+    goto end;
+sizes:
+    wrong_sizes();
+end:
+    free(room);
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -2771,6 +3059,8 @@ static PyMethodDef methods[] = {
     {"device_turns", (PyCFunction)(void (*)(void))device_turns, METH_FASTCALL, NULL},
     {"slice_rounds", (PyCFunction)(void (*)(void))slice_rounds, METH_FASTCALL, NULL},
     {"quantum_rounds", (PyCFunction)(void (*)(void))quantum_rounds, METH_FASTCALL, NULL},
+    {"served_tickets", (PyCFunction)(void (*)(void))served_tickets, METH_FASTCALL, NULL},
+    {"migration_gains", (PyCFunction)(void (*)(void))migration_gains, METH_FASTCALL, NULL},
     {"near_pairs", (PyCFunction)(void (*)(void))near_pairs, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

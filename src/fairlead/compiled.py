@@ -257,6 +257,41 @@ class CompiledKernels(Protocol):
     ) -> tuple[int, int]:
         """Let rows take turns on the devices of their homes; return how many stop and start."""
 
+    def served_tickets(
+        self,
+        row: IntArray,
+        site: IntArray,
+        devices: IntArray,
+        gang: IntArray,
+        tenant: IntArray,
+        size: IntArray,
+        tickets: FloatArray,
+        due: FloatArray,
+        served: FloatArray,
+        /,
+    ) -> None:
+        """Divide the devices of sites among claims; note how many tickets each row is served."""
+
+    def migration_gains(
+        self,
+        accelerator: IntArray,
+        profile_of: IntArray,
+        profile: IntArray,
+        source: IntArray,
+        tenant: IntArray,
+        gang: IntArray,
+        seen: IntArray,
+        capacity: IntArray,
+        speed: FloatArray,
+        due: FloatArray,
+        demand: FloatArray,
+        there: FloatArray,
+        entitled: FloatArray,
+        gains: FloatArray,
+        /,
+    ) -> None:
+        """Note what a job of each group would gain on each accelerator."""
+
     def slice_rounds(self, *arrays: FloatArray | IntArray | None) -> int:
         """Take slices in which rows take turns; return how many. All but the places change.
 

@@ -4,6 +4,9 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 
+_MORE = 1e-9
+"""devices by which the demand of a tenant that shares its devices exceeds what it is due"""
+
 
 class AcceleratorPool:
     """One accelerator's devices, the tenants' tickets for them, and their demand.
@@ -17,6 +20,8 @@ class AcceleratorPool:
         self.demand = np.zeros(len(tickets))
         """tenants → devices that its jobs with a home here can use"""
         self._due: FloatArray | None = None
+        self._grown = False
+        """whether demand has grown since devices were divided"""
         self._level = np.inf
         self._total = 0.0
         self._curve: tuple[FloatArray, FloatArray] | None = None
@@ -26,15 +31,28 @@ class AcceleratorPool:
     def add(self, tenant: int, devices: float) -> None:
         """Count devices that a tenant can use from now on; fewer if negative."""
         # A tenant that already shares its devices among its jobs takes no more from others.
-        shares = self._due is not None and self.demand[tenant] > self._due[tenant] + 1e-9
+        shares = self._due is not None and self.demand[tenant] > self._due[tenant] + _MORE
         self.demand[tenant] += devices
         if devices > 0 and shares:
             self._total += devices
+            self._grown = True
         else:
             self._due = None
 
+    def restore(self, demand: FloatArray) -> None:
+        """Let tenants use these devices, and no others."""
+        self.demand, self._due = demand, None
+
+    @property
+    def answers_as_if_divided(self) -> bool:
+        """Whether devices divided again, each tenant due the same, would leave all answers alike.
+
+        Of tenants that share their devices among their jobs only what they are due counts.
+        """
+        return not self._grown or bool((self.demand > self.due + _MORE).all())
+
     def _divide(self) -> FloatArray:
-        self._curve = None
+        self._curve, self._grown = None, False
         self._prospects.clear()
         self._total = float(self.demand.sum())
         if self._total <= self.devices:
@@ -79,7 +97,7 @@ class AcceleratorPool:
     def entitlement_if_all_usable(self, tenant: int) -> float:
         """Return what a tenant would be due if it could use all devices."""
         due, mine = self.due.item(tenant), self.demand.item(tenant)
-        if mine > due + 1e-9:
+        if mine > due + _MORE:
             return due
         own = self.tickets.item(tenant)
         if (mine, own) not in self._prospects:

@@ -108,7 +108,7 @@ class GandivaFair:
         if repeated is not None:
             moves, memory = repeated
             return Plan(*moves, until, until), memory
-        sites = DeviceSites.of(snap)
+        sites = last.sites(snap)
         before, needs = advanced_homes_and_passes(snap, memory, sites, self.round_s)
         known = self._known(snap, memory)
         market = TicketMarket(snap, known)
@@ -154,10 +154,11 @@ class GandivaFair:
             else memory.ledger,
         )
         unchanged = unchanged and not has_traded and np.array_equal(known.seen, memory.seen)
-        if not (unchanged or moved or has_traded):
-            kept = self._kept_by_next(homes, known, remembered)
+        # After migrations in two quanta in a row a third is likely.
+        if not (unchanged or has_traded or (moved and last.moved)):
+            kept = self._kept_by_next(homes, known, remembered, moved=moved)
             unchanged, homes = kept is not None, homes if kept is None else kept
-        last.note(snap, remembered, homes, unchanged=unchanged)
+        last.note(snap, remembered, homes, unchanged=unchanged, moved=moved)
         return plan, remembered
 
     def turn_rounds(
@@ -228,10 +229,11 @@ class GandivaFair:
         return migrate(homes, known, self.gain, self.moves)
 
     def _kept_by_next(
-        self, homes: JobHomes, known: SpeedKnowledge, memory: FairMemory
+        self, homes: JobHomes, known: SpeedKnowledge, memory: FairMemory, *, moved: bool
     ) -> JobHomes | None:
         """Return the homes as the next quantum restores them; None if it may change them.
 
+        ``moved``: jobs have migrated to these homes; else it is known that by them none would.
         It has the same jobs, trades and factors on tickets, or it is planned in full.
         """
         if homes.needs or (homes.home < 0).any():
@@ -243,7 +245,11 @@ class GandivaFair:
         same = np.array_equal(again.job_tickets(), memory.asked) and np.array_equal(
             again.entitled_devices(), memory.due
         )
-        return again if same and not migrate(again, known, self.gain, self.moves) else None
+        if not same:
+            return None
+        if not moved and homes.has_pools_like(again):
+            return again
+        return None if migrate(again, known, self.gain, self.moves) else again
 
 
 def choose(passes: Passes, homes: JobHomes) -> list[int]:

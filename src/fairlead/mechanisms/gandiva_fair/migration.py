@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, choose_sites
 from fairlead.mechanisms.gandiva_fair.gang_contention import JobDemand, SiteLoad, site_loads
 from fairlead.mechanisms.gandiva_fair.memory import NOWHERE
@@ -188,16 +189,24 @@ def _gains(
 
     A group is the jobs of one profile with a home on one accelerator, its source.
     """
-    profiles, group = homes.snap.profiles, np.arange(len(profile))
+    profiles, n_accelerators = homes.snap.profiles, len(homes.pools)
     tenant, gang = profiles.tenant[profile], profiles.gang[profile]
-    speed, seen = known.speed[profile], known.seen[profile]
     due, demand = homes.entitled_devices(), homes.demands()
+    there, entitled = _prospects(homes, tenant.tolist(), gang.tolist())
+    if compiled is not None:
+        gains = np.empty((len(profile), n_accelerators))
+        compiled.migration_gains(
+            *(homes.accelerator, homes.profile, profile, source, profiles.tenant, profiles.gang),
+            *(known.seen.astype(np.int64), homes.snap.capacity, known.speed, due, demand),
+            *(there, entitled, gains),
+        )
+        return gains
+    group = np.arange(len(profile))
+    speed, seen = known.speed[profile], known.seen[profile]
     total = _totals(homes, known)
-    n_accelerators = len(homes.pools)
     here = speed[group, source]
     can = (speed > 0) & seen[group, source][:, None] & (homes.snap.capacity >= gang[:, None])
     can[group, source] = False
-    there, entitled = _prospects(homes, tenant.tolist(), gang.tolist())
     gets, wants = due[tenant], demand[tenant]
     due_here, demand_here = gets[group, source], wants[group, source]
     time = due_here / demand_here

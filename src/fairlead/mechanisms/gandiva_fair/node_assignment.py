@@ -1,5 +1,6 @@
 """Homes of jobs, and the tickets and load that follow from them (§3.2)."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,7 +20,10 @@ class JobHomes:
 
     def __init__(self, snap: Snapshot, sites: DeviceSites, tickets: FloatArray) -> None:
         self.snap, self.sites, self.tickets = snap, sites, tickets
-        self.gang, self.tenant, self.profile = snap.gang, snap.tenant, snap.profile
+        self.profile = np.ascontiguousarray(snap.profile)
+        self.gang, self.tenant = (
+            column.take(self.profile) for column in (snap.profiles.gang, snap.profiles.tenant)
+        )
         self.mass = self.gang * snap.weight
         """rows → its part of its tenant's tickets"""
         n, n_accelerators = len(snap.job), tickets.shape[1]
@@ -33,17 +37,11 @@ class JobHomes:
         ]
         self.owing = np.ones(tickets.shape)
         """tenants × accelerators → factor on its jobs' tickets, for what it missed before"""
-        self.up = [
-            ((sites.accelerator == k) & (sites.size > 0)).nonzero()[0]
-            for k in range(n_accelerators)
-        ]
+        self.up = sites.up
         """accelerator → its sites"""
         self.wanted: IntArray = np.zeros(len(sites), dtype=np.int64)
         """sites → devices that the jobs with a home there can use at once"""
         self._mass = np.zeros(tickets.shape)
-        self._column = np.zeros(len(sites), dtype=np.int64)
-        for up in self.up:
-            self._column[up] = np.arange(len(up))
         self._mass_at = [np.zeros((len(tickets), len(up))) for up in self.up]
         """accelerator → tenants × its sites → mass of homes there"""
         self._entitled: FloatArray | None = None
@@ -61,19 +59,22 @@ class JobHomes:
         self._count(row, where, 1)
 
     def restore_homes(self, rows: IntArray, site: IntArray) -> None:
-        """Give many small jobs the homes that they had."""
+        """Give many small jobs the homes that they had, before any other job has one."""
+        if not len(rows):
+            return
+        tenants, width, sites = *self.tickets.shape, len(self.sites)
         accelerator, tenant = self.sites.accelerator[site], self.tenant[rows]
+        gang, mass = self.gang[rows], self.mass[rows]
         self.home[rows], self.accelerator[rows] = site, accelerator
         self._entitled = None
-        np.add.at(self._mass, (tenant, accelerator), self.mass[rows])
-        np.add.at(self.wanted, site, self.gang[rows])
+        self.wanted = np.bincount(site, gang, sites).astype(np.int64)
+        cell = tenant * width + accelerator
+        self._mass = _sums(cell, mass, self.tickets.shape)
+        demand = _sums(cell, gang, self.tickets.shape)
         for k, pool in enumerate(self.pools):
-            here = accelerator == k
-            demand = np.bincount(tenant[here], self.gang[rows[here]], len(self.tickets))
-            for i in demand.nonzero()[0].tolist():
-                pool.add(i, float(demand[i]))
-            at = tenant[here], self._column[site[here]]
-            np.add.at(self._mass_at[k], at, self.mass[rows[here]])
+            pool.restore(demand[:, k].copy())
+        by_site = _sums(tenant * sites + site, mass, (tenants, sites))
+        self._mass_at = [by_site.take(up, axis=1) for up in self.up]
 
     def clear_home(self, row: int) -> None:
         """Take a job's home away."""
@@ -86,11 +87,15 @@ class JobHomes:
         tenant, accelerator = int(self.tenant[row]), int(self.accelerator[row])
         gang, mass = int(self.gang[row]), sign * float(self.mass[row])
         for site, devices in where.items():
-            self._mass_at[accelerator][tenant, self._column[site]] += mass * devices / gang
+            self._mass_at[accelerator][tenant, self.sites.place[site]] += mass * devices / gang
             self.wanted[site] += sign * devices
         self._mass[tenant, accelerator] += mass
         self._entitled = None
         self.pools[accelerator].add(tenant, sign * gang)
+
+    def has_pools_like(self, other: "JobHomes") -> bool:
+        """Return whether the pools of other homes, with equal demand and due, answer alike."""
+        return all(pool.answers_as_if_divided for pool in (*self.pools, *other.pools))
 
     # -- tickets and load -------------------------------------------------------------------------
 
@@ -142,6 +147,12 @@ class JobHomes:
         return serviceable_tickets(
             claims, self.sites, tickets, (self.entitled_devices() * self.owing).ravel()
         )
+
+
+def _sums(cell: IntArray, amount: FloatArray | IntArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return a table of the amounts by cell, row by row, added up in their order."""
+    sums: FloatArray = np.bincount(cell, amount, math.prod(shape)).astype(np.float64)
+    return sums.reshape(shape)
 
 
 def _columns(columns: list[FloatArray]) -> FloatArray:

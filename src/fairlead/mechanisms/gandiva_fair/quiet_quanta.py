@@ -29,7 +29,9 @@ from fairlead.mechanisms.gandiva_fair.devices import (
 from fairlead.mechanisms.gandiva_fair.memory import FairMemory
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.stride import TIE, SiteStrides
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placements
 from fairlead.model.snapshot import Snapshot
 
@@ -48,12 +50,33 @@ class LastQuantum:
         self._grounds: tuple[object, ...] = ()
         self._memory: FairMemory | None = None
         self._steady: _Steady | None = None
+        self.moved = False
+        """whether a job has migrated in it"""
+        self._sites: tuple[Cluster, IntArray, DeviceSites] | None = None
+
+    def sites(self, snap: Snapshot) -> DeviceSites:
+        """Return the sites of a snapshot, the same while devices stay the same."""
+        cluster, usable = snap.cluster, snap.usable
+        if (
+            self._sites is None
+            or self._sites[0] is not cluster
+            or not np.array_equal(self._sites[1], usable)
+        ):
+            self._sites = cluster, usable.copy(), DeviceSites.of(snap)
+        return self._sites[2]
 
     def note(
-        self, snap: Snapshot, memory: FairMemory, homes: JobHomes, *, unchanged: bool
+        self,
+        snap: Snapshot,
+        memory: FairMemory,
+        homes: JobHomes,
+        *,
+        unchanged: bool,
+        moved: bool,
     ) -> None:
-        """Keep a quantum that ended with this memory; ``unchanged``: with all homes as before."""
+        """Keep a quantum that ended with this memory; ``unchanged``: the next keeps all homes."""
         self._memory = self._steady = None
+        self.moved = moved
         if unchanged and not homes.needs and not (homes.home < 0).any():
             self._grounds, self._memory = _grounds(snap), memory
             self._steady = _Steady.of(homes, memory)

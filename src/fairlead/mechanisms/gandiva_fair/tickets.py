@@ -1,9 +1,12 @@
 """Tickets of tenants on each accelerator, and of their jobs on each node (§3.2)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -13,7 +16,7 @@ _LEAST = 1 / 16
 """the part of its tickets that every job keeps, so that none starves"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DeviceSites:
     """A cluster's sites: each node's devices of one accelerator; those of lost nodes are empty."""
 
@@ -33,6 +36,20 @@ class DeviceSites:
 
     def __len__(self) -> int:
         return len(self.accelerator)
+
+    @cached_property
+    def up(self) -> Sequence[IntArray]:
+        """Accelerators → its sites with devices."""
+        count = int(self.accelerator.max(initial=-1)) + 1
+        return [((self.accelerator == k) & (self.size > 0)).nonzero()[0] for k in range(count)]
+
+    @cached_property
+    def place(self) -> IntArray:
+        """Sites → its place among those of its accelerator."""
+        place = np.zeros(len(self), dtype=np.int64)
+        for up in self.up:
+            place[up] = np.arange(len(up))
+        return place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +77,11 @@ def serviceable_tickets(
     Figure 1(d) needs this: its users get 3, 3 and 2 devices only if the jobs that run alone on
     one server count for their owners on the other.
     """
+    if compiled is not None:
+        in_c = np.empty_like(tickets)
+        columns = claims.row, claims.site, claims.devices, claims.gang, claims.tenant, sites.size
+        compiled.served_tickets(*columns, tickets, due, in_c)
+        return in_c
     factor = np.ones_like(due)
     part = claims.devices / claims.gang
     base = tickets[claims.row] * part
