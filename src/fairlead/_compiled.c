@@ -10,7 +10,7 @@
    one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take; `slice_rounds` and
    `quantum_rounds` are the rounds of sim.turn_rounds by SliceTurns.next_turn and QuantumTurns.next_turn;
    `near_pairs` is NearPairs._near; `served_tickets` is gandiva_fair's serviceable_tickets and
-   `migration_gains` its _gains. `match_singles` has no
+   `migration_gains` its _gains; `fork_copies` is _CopyOffers' add and best. `match_singles` has no
    counterpart: it solves the program of policies.fairlead where its optimum is the only one. Read
    those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of
    doubles or 64-bit integers, row by row; sums are made in the same order. */
@@ -3036,6 +3036,137 @@ end:
     return give(answer, &arguments);
 }
 
+/* -- copies of HadarE ------------------------------------------------------------------------- */
+
+enum { STEPS_LEFT, ELAPSED, WAIT, NUMERATOR, SINCE, TERMS };
+
+/* Jobs, cells, and the worth of one more copy of each job in each cell. */
+typedef struct {
+    const double *terms, *speed;      /* TERMS × jobs, and jobs × accelerators */
+    const int64_t *gang, *accelerator; /* jobs, and cells */
+    const int64_t *most;              /* jobs → copies */
+    int64_t *free, *may;              /* cells, and jobs × cells */
+    double *so_far, *utility;         /* jobs → speed and utility of its copies */
+    double *next;                     /* jobs × accelerators → utility with one more there */
+    double *offer;                    /* jobs × cells */
+    int64_t *best, *copies;           /* jobs → cell of the best offer, and copies so far */
+    Py_ssize_t jobs, cells, width;
+} Forking;
+
+static void note_best(Forking *all, Py_ssize_t job)
+{
+    const double *offer = all->offer + job * all->cells;
+    all->best[job] = 0;
+    for (Py_ssize_t cell = 1; cell < all->cells; cell++)
+        if (offer[cell] > offer[all->best[job]])
+            all->best[job] = cell;
+}
+
+/* Compute the worth per device of a further copy in each cell, as _CopyOffers._update does. */
+static void offer_copies(Forking *all, Py_ssize_t job)
+{
+    const double *terms = all->terms + job, *speed = all->speed + job * all->width;
+    double *next = all->next + job * all->width, *offer = all->offer + job * all->cells;
+    Py_ssize_t jobs = all->jobs;
+    for (Py_ssize_t k = 0; k < all->width; k++) {
+        double time = terms[STEPS_LEFT * jobs] / (all->so_far[job] + speed[k]);
+        double until = terms[ELAPSED * jobs] + terms[WAIT * jobs] + time - terms[SINCE * jobs];
+        next[k] = isinf(time) ? 0.0 : terms[NUMERATOR * jobs] / until;
+    }
+    for (Py_ssize_t cell = 0; cell < all->cells; cell++) {
+        double worth = (next[all->accelerator[cell]] - all->utility[job]) / (double)all->gang[job];
+        int fits = all->may[job * all->cells + cell] && all->free[cell] >= all->gang[job];
+        offer[cell] = fits ? worth : 0.0;
+    }
+    note_best(all, job);
+}
+
+/* Add copies while one is worth anything; return how many, their jobs and cells in `added`. */
+static Py_ssize_t add_copies(Forking *all, int64_t *added, Py_ssize_t room)
+{
+    for (Py_ssize_t job = 0; job < all->jobs; job++) {
+        all->copies[job] = 1;
+        offer_copies(all, job);
+    }
+    Py_ssize_t count = 0;
+    for (; count < room; count++) {
+        Py_ssize_t first = -1;
+        double most = 0.0;
+        for (Py_ssize_t job = 0; job < all->jobs; job++) {
+            double offer = all->offer[job * all->cells + all->best[job]];
+            if (offer > most) {
+                most = offer;
+                first = job;
+            }
+        }
+        if (first < 0)
+            break;
+        Py_ssize_t cell = all->best[first];
+        int64_t on = all->accelerator[cell], *may = all->may + first * all->cells;
+        added[2 * count] = first;
+        added[2 * count + 1] = cell;
+        all->so_far[first] += all->speed[first * all->width + on];
+        all->utility[first] = all->next[first * all->width + on];
+        all->free[cell] -= all->gang[first];
+        may[cell] = 0;
+        if (++all->copies[first] >= all->most[first])
+            memset(may, 0, all->cells * sizeof *may);
+        offer_copies(all, first);
+        for (Py_ssize_t job = 0; job < all->jobs; job++) {
+            if (all->gang[job] <= all->free[cell])
+                continue;
+            all->offer[job * all->cells + cell] = 0.0;
+            if (all->best[job] == cell)
+                note_best(all, job);
+        }
+    }
+    return count;
+}
+
+/* fork_copies(terms, speed, gang, most, accelerator, free, may, so_far, utility, added) -> copies;
+   the last five change */
+static PyObject *fork_copies(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    PyObject *answer = NULL;
+    double *room = NULL;
+    int64_t *numbers = NULL;
+    if (!take_all(&arguments, args, n_args, "ddiiijjeej"))
+        goto end;
+    const Array *arrays = arguments.arrays;
+    Forking all = {
+        .terms = arrays[0].view.buf, .speed = arrays[1].view.buf, .gang = arrays[2].view.buf,
+        .most = arrays[3].view.buf, .accelerator = arrays[4].view.buf, .free = arrays[5].view.buf,
+        .may = arrays[6].view.buf, .so_far = arrays[7].view.buf, .utility = arrays[8].view.buf,
+        .jobs = items(&arrays[2]), .cells = items(&arrays[4]),
+    };
+    all.width = all.jobs ? items(&arrays[1]) / all.jobs : 0;
+    if (items(&arrays[0]) != TERMS * all.jobs || items(&arrays[1]) != all.jobs * all.width ||
+        items(&arrays[3]) != all.jobs || items(&arrays[5]) != all.cells || !all.cells ||
+        items(&arrays[6]) != all.jobs * all.cells || items(&arrays[7]) != all.jobs ||
+        items(&arrays[8]) != all.jobs || items(&arrays[9]) % 2 ||
+        !all_below(&arrays[4], 0, all.width)) {
+        wrong_sizes();
+        goto end;
+    }
+    room = malloc((all.jobs * (all.width + all.cells) + 1) * sizeof *room);
+    numbers = malloc((2 * all.jobs + 1) * sizeof *numbers);
+    if (!room || !numbers) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    all.next = room;
+    all.offer = room + all.jobs * all.width;
+    all.best = numbers;
+    all.copies = numbers + all.jobs;
+    answer = PyLong_FromSsize_t(add_copies(&all, arrays[9].view.buf, items(&arrays[9]) / 2));
+end:
+    free(room);
+    free(numbers);
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -3061,6 +3192,7 @@ static PyMethodDef methods[] = {
     {"quantum_rounds", (PyCFunction)(void (*)(void))quantum_rounds, METH_FASTCALL, NULL},
     {"served_tickets", (PyCFunction)(void (*)(void))served_tickets, METH_FASTCALL, NULL},
     {"migration_gains", (PyCFunction)(void (*)(void))migration_gains, METH_FASTCALL, NULL},
+    {"fork_copies", (PyCFunction)(void (*)(void))fork_copies, METH_FASTCALL, NULL},
     {"near_pairs", (PyCFunction)(void (*)(void))near_pairs, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

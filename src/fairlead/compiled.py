@@ -292,6 +292,25 @@ class CompiledKernels(Protocol):
     ) -> None:
         """Note what a job of each group would gain on each accelerator."""
 
+    def fork_copies(
+        self,
+        terms: FloatArray,
+        speed: FloatArray,
+        gang: IntArray,
+        most: IntArray,
+        accelerator: IntArray,
+        free: IntArray,
+        may: IntArray,
+        so_far: FloatArray,
+        utility: FloatArray,
+        added: IntArray,
+        /,
+    ) -> int:
+        """Add copies of jobs, the one worth most first; return how many, as (row, cell) pairs.
+
+        The last five change.
+        """
+
     def slice_rounds(self, *arrays: FloatArray | IntArray | None) -> int:
         """Take slices in which rows take turns; return how many. All but the places change.
 

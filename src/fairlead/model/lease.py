@@ -43,6 +43,8 @@ class Placements:
     @classmethod
     def of(cls, placements: Sequence[Placement]) -> "Placements":
         """Return these placements as columns."""
+        if not placements:
+            return NO_PLACEMENTS
         sizes = np.array([0, *(len(p.devices) for p in placements)], dtype=np.int64)
         return cls(
             np.array([p.job for p in placements], dtype=np.int64),

@@ -1,15 +1,22 @@
 """One decision of Hadar: the devices of every job (Algorithm 1, line 5)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.mechanisms.hadar.bid_queue import BidQueue
 from fairlead.mechanisms.hadar.bids import JobUtilities, held_devices
-from fairlead.mechanisms.hadar.devices import Devices, choose_devices, with_nodes_exchanged
-from fairlead.mechanisms.hadar.dp_allocation import allocate_queue
+from fairlead.mechanisms.hadar.devices import (
+    Devices,
+    choose_devices,
+    choose_single_devices,
+    with_nodes_exchanged,
+)
+from fairlead.mechanisms.hadar.dp_allocation import allocate_queue, allocate_singles
 from fairlead.mechanisms.hadar.find_alloc import DeviceCells, DeviceDeal, DeviceMarket
 from fairlead.mechanisms.hadar.utilities import utility_named
+from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placement
@@ -64,6 +71,10 @@ class HadarOptions:
         return Capabilities(mixed_gangs=self.mixed)
 
 
+_Sale = tuple[Sequence[int] | IntArray, Sequence[int]]
+"""places in the queue of those that bought, and cells → devices left"""
+
+
 class Auction:
     """One decision: the jobs' bids and the devices that are up."""
 
@@ -93,7 +104,10 @@ class Auction:
         )
         self._node_of = snap.cluster.node_of.tolist()
         self._accelerator_of: list[int] = snap.cluster.accelerator_of.tolist()
-        self._on = [on if row in self.held else ABSENT for row, on in enumerate(snap.on.tolist())]
+        holders = list(self.held)
+        self._on: IntArray = np.full(len(snap.job), ABSENT, dtype=np.int64)
+        self._on[holders] = snap.on[holders]
+        self._single = snap.profiles.single
 
     def decide(self, *, again: bool) -> dict[int, Devices]:
         """Return job → devices; ``again``: running jobs may be disturbed where the total gains.
@@ -111,14 +125,23 @@ class Auction:
 
     def _sell_all(self) -> dict[int, Devices]:
         """Return job → devices when all devices are sold again."""
-        deals = self.sell([len(devices) for devices in self.cells.devices], self._rows)
-        deals = with_nodes_exchanged(self.cells, deals, self.held)
+        free = [len(devices) for devices in self.cells.devices]
+        if self._single and self.cells.nodes_differ:
+            sold = self._sell_singles(free, self._rows)
+            if sold is not None:
+                return choose_single_devices(self.cells, sold, self.held, self.devices)
+        deals = with_nodes_exchanged(self.cells, self.sell(free, self._rows), self.held)
         return choose_devices(self.cells, deals, self.held, self.devices)
 
     def fill_idle(self, idle: set[int]) -> dict[int, Devices]:
         """Return waiting job → devices out of the idle ones; running jobs continue."""
         free = [sum(device in idle for device in devices) for devices in self.cells.devices]
+        if not any(free):
+            return {}
         rows = [row for row in self._rows if row not in self.held]
+        sold = self._sell_singles(free, rows) if self._single else None
+        if sold is not None:
+            return choose_single_devices(self.cells, sold, {}, idle)
         return choose_devices(self.cells, self.sell(free, rows), {}, idle)
 
     def sell(self, free: Sequence[int], rows: Iterable[int]) -> dict[int, DeviceDeal]:
@@ -128,31 +151,66 @@ class Auction:
         were the whole cluster and the remaining jobs all its jobs: then no device stays idle that
         a waiting job could use, and every job still pays less than it gains.
         """
-        options, on = self._options, self._on
-        queue = self.worth.bids(rows, on)
+        sold: dict[int, DeviceDeal] = {}
+
+        def allocate(market: DeviceMarket, free: Sequence[int], queue: BidQueue) -> _Sale:
+            deals = allocate_queue(market, free, queue, width=self._width(queue))
+            left, row_of = list(free), queue.row.tolist()
+            for place, deal in deals:
+                sold[row_of[place]] = deal
+                for cell, count in deal.take:
+                    left[cell] -= count
+            return [place for place, _ in deals], left
+
+        self._sell_by(allocate, free, rows)
+        return sold
+
+    def _sell_singles(self, free: Sequence[int], rows: Iterable[int]) -> dict[int, int] | None:
+        """Return row → cell as ``sell`` does, by the compiled loop; None if it does not apply."""
+        sold: dict[int, int] = {}
+
+        def allocate(market: DeviceMarket, free: Sequence[int], queue: BidQueue) -> _Sale | None:
+            singles = allocate_singles(market, free, queue, width=self._width(queue))
+            if singles is None:
+                return None
+            places, cells, _ = singles
+            sold.update(zip(queue.row[places].tolist(), cells.tolist(), strict=True))
+            left = np.array(free, dtype=np.int64) - np.bincount(cells, minlength=len(free))
+            return places, left.tolist()
+
+        return sold if self._sell_by(allocate, free, rows) else None
+
+    def _width(self, queue: BidQueue) -> int:
+        return max(1, min(self._options.states, self._options.effort // len(queue)))
+
+    def _sell_by(
+        self,
+        allocate: Callable[[DeviceMarket, Sequence[int], BidQueue], _Sale | None],
+        free: Sequence[int],
+        rows: Iterable[int],
+    ) -> bool:
+        """Sell the free devices, those left over again; return False if they could not be."""
+        options = self._options
+        queue = self.worth.bids(rows, self._on)
         bidders = self.worth.bidders
         capacity: Sequence[int] = [len(devices) for devices in self.cells.devices]
-        sold: dict[int, DeviceDeal] = {}
         while len(queue) and any(free):
             prices = bidders.prices(options.eta)
             market = DeviceMarket(
                 self.cells, capacity, prices, options.communication, options.mixed
             )
-            width = max(1, min(options.states, options.effort // len(queue)))
-            deals = allocate_queue(market, free, queue, width=width)
-            left, waits = list(free), np.ones(len(queue), dtype=bool)
-            rows_of_queue = queue.row.tolist()
-            for place, deal in deals:
-                waits[place] = False
-                sold[rows_of_queue[place]] = deal
-                for cell, count in deal.take:
-                    left[cell] -= count
-            if options.strict or not deals:
+            sale = allocate(market, free, queue)
+            if sale is None:
+                return False
+            places, left = sale
+            if options.strict or not len(places):
                 break
+            waits = np.ones(len(queue), dtype=bool)
+            waits[places] = False
             queue = queue.where(waits)
             bidders = self.worth.bidders.only(queue.row)
             free = capacity = left
-        return sold
+        return True
 
     def speed(self, row: int, devices: Devices) -> float:
         """Return the believed speed of a job on these devices of one node: the slowest decides."""

@@ -32,6 +32,9 @@ class JobUtilities:
     bidders: Bidders
     at_speed: Callable[[FloatArray, slice], FloatArray]
     """speeds (jobs × any) of these jobs → utility of starting or moving to run through so fast"""
+    terms: Callable[[], FloatArray]
+    """terms of ``at_speed`` × jobs: steps left, seconds since arrival and of a restart,
+    numerator, and the seconds since arrival that do not count"""
 
     @classmethod
     def of(
@@ -58,6 +61,11 @@ class JobUtilities:
         def at_speed(speed: FloatArray, jobs: slice) -> FloatArray:
             return worth(run_s(speed, jobs), wait[1][jobs], terms.only(jobs))
 
+        def columns() -> FloatArray:
+            since = terms.elapsed_s if utility.from_now else np.zeros_like(left)
+            rows = left, terms.elapsed_s, wait[1], utility.numerator(terms), since
+            return np.hstack(rows).T.copy()
+
         alone_s = run_s(alone)
         together = np.stack([worth(alone_s, w) for w in wait])
         apart = together
@@ -74,16 +82,16 @@ class JobUtilities:
             np.maximum(np.ceil(slowest_s / round_s), 1.0),
         )
         gang = snap.gang.tolist()
-        return cls(gang, alone, together, apart, bidders, at_speed)
+        return cls(gang, alone, together, apart, bidders, at_speed, columns)
 
-    def bids(self, rows: Iterable[int], on: Sequence[int]) -> BidQueue:
+    def bids(self, rows: Iterable[int], on: IntArray) -> BidQueue:
         """Return the bids of some jobs, those first that can pay most per device.
 
         ``on`` is jobs → accelerator held: a job that stays on its accelerator will mostly find
         its devices again, so it bids there without the cost of a restart.
         """
         row = np.fromiter(rows, dtype=np.int64)
-        at = np.array(on, dtype=np.int64)[row]
+        at = on[row]
         stays = (at >= 0).nonzero()[0]
 
         def bids(table: FloatArray) -> FloatArray:
@@ -143,12 +151,15 @@ def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
 
 def held_devices(snap: Snapshot, up: Container[int]) -> dict[int, tuple[int, ...]]:
     """Return row → devices that are up, of the jobs that hold some or wait for some given."""
-    held: dict[int, list[int]] = {}
     lane, device = (snap.holds >= 0).nonzero()
     rows = snap.holds[lane, device].tolist()
-    for row, here in zip(rows, device.tolist(), strict=True):
-        if here in up:
-            held.setdefault(row, []).append(here)
+    pairs = [(row, here) for row, here in zip(rows, device.tolist(), strict=True) if here in up]
+    single: dict[int, tuple[int, ...]] = {row: (here,) for row, here in pairs}
+    if len(single) == len(pairs):
+        return single
+    held: dict[int, list[int]] = {}
+    for row, here in pairs:
+        held.setdefault(row, []).append(here)
     return {row: tuple(sorted(devices)) for row, devices in held.items()}
 
 

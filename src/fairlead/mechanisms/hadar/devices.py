@@ -1,6 +1,6 @@
 """From counts of devices by node to the devices themselves, moving as few jobs as possible."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 
 from fairlead.mechanisms.hadar.find_alloc import DeviceCells, DeviceDeal
@@ -41,6 +41,36 @@ def choose_devices(
     }
 
 
+def choose_single_devices(
+    cells: DeviceCells,
+    sold: Mapping[int, int],
+    held: Mapping[int, Devices],
+    idle: set[int],
+) -> dict[int, Devices]:
+    """Return the same for jobs of one device each, given job → cell."""
+    chosen: dict[int, Devices] = dict.fromkeys(sold, ())
+    free: list[set[int] | None] = [None] * len(cells.devices)
+    missing: list[list[int]] = [[] for _ in cells.devices]
+    for row, cell in sold.items():
+        here = free[cell]
+        if here is None:
+            here = free[cell] = idle.intersection(cells.devices[cell])
+        for device in held.get(row, ()):
+            if device in here:
+                here.remove(device)
+                chosen[row] = (device,)
+                break
+        else:
+            missing[cell].append(row)
+    for cell, rows in enumerate(missing):
+        if rows:
+            here = free[cell] or set()
+            rest = [device for device in cells.devices[cell] if device in here]
+            for row, device in zip(rows, rest, strict=False):
+                chosen[row] = (device,)
+    return chosen
+
+
 def with_nodes_exchanged(
     cells: DeviceCells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices]
 ) -> dict[int, DeviceDeal]:
@@ -49,9 +79,9 @@ def with_nodes_exchanged(
     Nodes with the same devices are worth the same to every job, so their names may be exchanged;
     the exchanges that leave most devices with their jobs come first.
     """
-    shape = _shapes(cells)
-    if len(set(shape.values())) == len(shape):
-        return dict(deals)  # no two nodes are equal
+    shape = cells.shapes
+    if cells.nodes_differ:
+        return dict(deals)
     keys = list(zip(cells.node, cells.accelerator, strict=True))
     cell_at = {key: cell for cell, key in enumerate(keys)}
     place_of = {d: key for key, here in zip(keys, cells.devices, strict=True) for d in here}
@@ -76,16 +106,6 @@ def with_nodes_exchanged(
         )
         for row, deal in deals.items()
     }
-
-
-def _shapes(cells: DeviceCells) -> dict[int, Sequence[tuple[int, int]]]:
-    """Return node → the accelerators and numbers of its devices that are up."""
-    shape: dict[int, list[tuple[int, int]]] = {}
-    for node, accelerator, devices in zip(
-        cells.node, cells.accelerator, cells.devices, strict=True
-    ):
-        shape.setdefault(node, []).append((accelerator, len(devices)))
-    return {node: tuple(here) for node, here in shape.items()}
 
 
 def _matched(stays: Mapping[tuple[int, int], int], shape: Mapping[int, object]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from fairlead.mechanisms.hadar.find_alloc import (
     DeviceMarket,
     MarketState,
 )
+from fairlead.model.arrays import FloatArray, IntArray
 
 
 class _Admitted(NamedTuple):
@@ -56,10 +57,10 @@ def allocate_queue(
     """
     if not len(queue):
         return []
-    if compiled is not None and len(queue) * width <= _MAX_COMPILED:
-        bids = BidQueue.of(queue)
-        if bids.single:
-            return _sell_singles(market, free, bids, width)
+    bids = BidQueue.of(queue)
+    singles = allocate_singles(market, free, bids, width=width)
+    if singles is not None:
+        return _deals(market, bids, *singles)
     front = [_Partial(0.0, market.opening(free), None)]
     for place, bid in enumerate(queue):
         ways: list[_Way] = [(p.payoff, p.state.key, p, None) for p in front]
@@ -73,11 +74,15 @@ def allocate_queue(
     return _admitted_list(front[0].trail)
 
 
-def _sell_singles(
-    market: DeviceMarket, free: Sequence[int], queue: BidQueue, width: int
-) -> list[tuple[int, DeviceDeal]]:
-    """Return the same for jobs of one device, by the compiled loop."""
-    assert compiled is not None
+def allocate_singles(
+    market: DeviceMarket, free: Sequence[int], queue: BidQueue, *, width: int
+) -> tuple[IntArray, IntArray, FloatArray] | None:
+    """Return the places of those admitted, the cell of each and its cost, by the compiled loop.
+
+    None if it is not there or has no room, or if a job needs several devices.
+    """
+    if compiled is None or len(queue) * width > _MAX_COMPILED or not queue.single:
+        return None
     offered = len(market.cells.ranges)
     worth = np.ascontiguousarray(queue.together[:, :offered])
     sold, cost = np.empty(len(queue), dtype=np.int64), np.empty(len(queue))
@@ -85,9 +90,14 @@ def _sell_singles(
     left = np.array(free, dtype=np.int64)
     compiled.sell_singles(worth, ranges, market.price_table, left, width, sold, cost)
     places = (sold >= 0).nonzero()[0]
-    cells = sold[places]
+    return places, sold[places], cost[places]
+
+
+def _deals(
+    market: DeviceMarket, queue: BidQueue, places: IntArray, cells: IntArray, cost: FloatArray
+) -> list[tuple[int, DeviceDeal]]:
     here = queue.together[places, np.array(market.cells.accelerator, dtype=np.int64)[cells]]
-    columns = (places.tolist(), cells.tolist(), here.tolist(), cost[places].tolist())
+    columns = (places.tolist(), cells.tolist(), here.tolist(), cost.tolist())
     return [
         (place, DeviceDeal(((cell, 1),), worth_here, paid))
         for place, cell, worth_here, paid in zip(*columns, strict=True)

@@ -1,10 +1,11 @@
 """Hadar's FIND_ALLOC: the devices that pay a job best at the prices of the moment."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -65,15 +66,18 @@ class DeviceCells:
     @classmethod
     def of(cls, cluster: Cluster, usable: Iterable[int]) -> "DeviceCells":
         """Return the cells of these devices."""
-        cells: dict[tuple[int, int], list[int]] = {}
-        accelerators, nodes = cluster.accelerator_of.tolist(), cluster.node_of.tolist()
-        for device in usable:
-            cells.setdefault((accelerators[device], nodes[device]), []).append(device)
-        keys = sorted(cells)
+        device = np.fromiter(usable, dtype=np.int64)
+        nodes = len(cluster.nodes)
+        code = cluster.accelerator_of[device] * nodes + cluster.node_of[device]
+        order = code.argsort(kind="stable")
+        code, devices = code[order], device[order].tolist()
+        first = np.append(True, code[1:] != code[:-1])[: len(code)].nonzero()[0]
+        accelerator, node = np.divmod(code[first], nodes)
+        spans = pairwise([*first.tolist(), len(code)])
         return cls(
-            [accelerator for accelerator, _ in keys],
-            [node for _, node in keys],
-            [tuple(cells[key]) for key in keys],
+            accelerator.tolist(),
+            node.tolist(),
+            [tuple(devices[begin:end]) for begin, end in spans],
         )
 
     def cell_of(self, devices: IntArray) -> IntArray:
@@ -94,6 +98,21 @@ class DeviceCells:
             ]
             spans.append((own_cells[0], own_cells[-1] + 1) if own_cells else (0, 0))
         return spans
+
+    @cached_property
+    def nodes_differ(self) -> bool:
+        """Whether no two nodes have the same devices."""
+        shapes = self.shapes.values()
+        return len(set(shapes)) == len(shapes)
+
+    @cached_property
+    def shapes(self) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """Node → the accelerators and numbers of its devices that are up."""
+        shape: dict[int, list[tuple[int, int]]] = {}
+        columns = self.node, self.accelerator, self.devices
+        for node, accelerator, devices in zip(*columns, strict=True):
+            shape.setdefault(node, []).append((accelerator, len(devices)))
+        return {node: tuple(here) for node, here in shape.items()}
 
     @cached_property
     def mixed_nodes(self) -> Sequence[Sequence[int]]:

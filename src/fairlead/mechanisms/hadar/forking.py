@@ -1,9 +1,10 @@
 """Selects further copies of jobs and their nodes: HadarE's forking (§V-A)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms.hadar.auction import Auction
 from fairlead.mechanisms.hadar.bids import ALL
 from fairlead.mechanisms.hadar.devices import Devices
@@ -28,12 +29,10 @@ def fork(
     if not any(free) or not forked:
         return running
     offers = _CopyOffers(snap, auction, forked, [len(here) for here in free])
-    while (best := offers.best()) is not None:
-        row, cell = best
+    for row, cell in offers.taken(most):
         gang = auction.worth.gang[row]
         running[row].append(tuple(free[cell][:gang]))
         del free[cell][:gang]
-        offers.add(row, cell, full=len(running[row]) >= most[row])
     return running
 
 
@@ -71,7 +70,31 @@ class _CopyOffers:
         self._next: FloatArray = np.empty_like(speed)
         """rows × accelerators → utility of the copies so far and one more there"""
         self._offer = np.empty(self._may.shape)
+
+    def taken(self, most: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Yield the row and cell of each further copy, given the greatest number of each job."""
+        if compiled is not None:
+            yield from self._taken_in_c(most)
+            return
         self._update(ALL)
+        copies = dict.fromkeys(most, 1)
+        while (best := self.best()) is not None:
+            row, cell = best
+            copies[row] += 1
+            self.add(row, cell, full=copies[row] >= most[row])
+            yield best
+
+    def _taken_in_c(self, most: Mapping[int, int]) -> list[tuple[int, int]]:
+        assert compiled is not None
+        worth, limit = self._worth, np.ones(len(self._gang), dtype=np.int64)
+        limit[np.fromiter(most, dtype=np.int64)] = np.fromiter(most.values(), dtype=np.int64)
+        added = np.empty((int(self._free.sum()), 2), dtype=np.int64)
+        count = compiled.fork_copies(
+            *(worth.terms(), np.ascontiguousarray(worth.speed), self._gang, limit),
+            *(self._accelerator, self._free.copy(), self._may.astype(np.int64)),
+            *(self._speed, self._utility, added),
+        )
+        return [(row, cell) for row, cell in added[:count].tolist()]
 
     def best(self) -> tuple[int, int] | None:
         """Return the row and cell of the copy worth most, None if none is worth anything."""

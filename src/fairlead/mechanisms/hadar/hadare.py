@@ -102,11 +102,11 @@ class HadarE(HadarOptions):
         declared = snap.profiles.max_copies
         if declared is None:
             return dict.fromkeys(first, 1 if self.declared else most)
-        limits = declared[snap.profile].tolist()
+        limits, left = declared[snap.profile].tolist(), snap.steps_left.tolist()
         copies = {}
         for row, devices in first.items():
             speed = auction.speed(row, devices)
-            is_short = snap.steps_left[row] <= self.restart_s * speed
+            is_short = left[row] <= self.restart_s * speed
             own = 1 if is_short else min(limits[row], most)
             undeclared = 1 if self.declared else most
             copies[row] = own if limits[row] else undeclared
@@ -127,7 +127,7 @@ class HadarE(HadarOptions):
             snap,
             devices=[device for device in snap.usable.tolist() if device not in taken],
             held=held,
-            rows=[row for row in range(len(snap.job)) if row not in pinned],
+            rows=[row for row in range(len(snap.job)) if row not in pinned] if pinned else None,
         )
 
     def _last_rounds(
@@ -164,12 +164,12 @@ class HadarE(HadarOptions):
         self, snap: Snapshot, auction: Auction, running: Mapping[int, list[Devices]]
     ) -> IntArray:
         """Return the forked jobs whose steps left should be made within the round."""
-        ending = []
+        ending, left = [], snap.steps_left.tolist()
         for row, copies in running.items():
             if len(copies) == 1:
                 continue
             speed = sum([auction.speed(row, devices) for devices in copies])
-            if snap.steps_left[row] <= speed * self.round_s * (1.0 + 1e-9):
+            if left[row] <= speed * self.round_s * (1.0 + 1e-9):
                 ending.append(int(snap.job[row]))
         return np.array(sorted(ending), dtype=np.int64)
 
@@ -200,15 +200,16 @@ def _difference(
     keep: set[int] = set()
     whole: list[Placement] = []
     parts: list[Placement] = []
+    jobs, leases, steps_left = snap.job.tolist(), snap.lease.tolist(), snap.steps_left.tolist()
     for row in sorted(running):
-        job, copies = int(snap.job[row]), running[row]
+        job, copies = jobs[row], running[row]
         if len(copies) > 1:
             speed = [auction.speed(row, devices) for devices in copies]
-            left, total = float(snap.steps_left[row]), sum(speed)
+            left, total = steps_left[row], sum(speed)
             for i, devices in enumerate(copies):
                 parts.append(Placement(job, i + 1, devices, left * speed[i] / total))
         elif plain.get(row) == copies[0]:
-            keep.add(int(snap.lease[row]))
+            keep.add(leases[row])
         else:
             whole.append(Placement(job, 0, copies[0]))
     stop = [lease for lease in _leases(snap) if lease not in keep]

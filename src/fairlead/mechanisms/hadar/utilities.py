@@ -46,42 +46,55 @@ class UtilityTerms:
         )
 
 
-Utility = Callable[[UtilityTerms, FloatArray], FloatArray]
-"""(terms, seconds from arrival to completion) → worth; never grows with the completion time"""
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """The worth of finishing a job: a numerator over the seconds that it takes.
+
+    It never grows with the completion time.
+    """
+
+    numerator: Callable[[UtilityTerms], FloatArray]
+    from_now: bool = False
+    """whether the seconds count from now on; else from arrival"""
+
+    def __call__(self, terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
+        """Return the worth, given the seconds from arrival to completion."""
+        time = jct_s - terms.elapsed_s if self.from_now else jct_s
+        worth: FloatArray = self.numerator(terms) / time
+        return worth
 
 
-def throughput(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
-    """Return the effective throughput, steps per second from arrival to completion (§III-A)."""
-    return terms.total_steps / jct_s
+def _throughput(terms: UtilityTerms) -> FloatArray:
+    """Effective throughput: steps per second from arrival to completion (§III-A)."""
+    return terms.total_steps
 
 
-def normalised(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
-    """Return the time a job would take alone on the fastest devices over the time it takes.
+def _normalised(terms: UtilityTerms) -> FloatArray:
+    """The time a job would take alone on the fastest devices over the time it takes.
 
     Unlike the effective throughput this does not depend on how large a step is.
     """
-    return terms.ideal_s / jct_s
+    return terms.ideal_s
 
 
-def completion(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
-    """Return the inverse of the completion time, the same for large jobs as for small ones."""
-    del terms
-    return 1.0 / jct_s
+def _completion(terms: UtilityTerms) -> FloatArray:
+    """The inverse of the completion time, the same for large jobs as for small ones."""
+    return np.ones_like(terms.total_steps)
 
 
-def makespan(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
-    """Return a worth that prefers jobs with long to go, each where it is relatively fast.
+def _makespan(terms: UtilityTerms) -> FloatArray:
+    """A worth that prefers jobs with long to go, each where it is relatively fast.
 
     Per device it is the ideal time left × the ideal time left over the time it will take.
     """
-    return terms.gang * terms.ideal_left_s**2 / (jct_s - terms.elapsed_s)
+    return terms.gang * terms.ideal_left_s**2
 
 
 UTILITIES: Mapping[str, Utility] = {
-    "throughput": throughput,
-    "normalised": normalised,
-    "completion": completion,
-    "makespan": makespan,
+    "throughput": Utility(_throughput),
+    "normalised": Utility(_normalised),
+    "completion": Utility(_completion),
+    "makespan": Utility(_makespan, from_now=True),
 }
 
 

@@ -196,8 +196,9 @@ class CopyLeases:
 
     def _credit(self, copy: _RunningCopy, at: float) -> None:
         """Credit a job with the device time of a copy since the last credit."""
-        on = self._true_speeds.cluster.accelerator_of[np.array(copy.unit.devices)]
-        np.add.at(self._record.device_s[copy.unit.job], on, at - copy.held_from)
+        device_s, time = self._record.device_s[copy.unit.job], at - copy.held_from
+        for device in copy.unit.devices:
+            device_s[self._true_speeds.cluster.accelerator_of[device]] += time
         copy.held_from = at
 
     def _record_interval(self, copy: _RunningCopy, at: float) -> None:

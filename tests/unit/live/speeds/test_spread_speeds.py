@@ -10,7 +10,7 @@ from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 from fairlead.files import parse_cluster
 from fairlead.live.leases.renewal import Renewal
 from fairlead.mechanisms.hadar.bids import JobUtilities
-from fairlead.mechanisms.hadar.utilities import UtilityTerms
+from fairlead.mechanisms.hadar.utilities import Utility, UtilityTerms
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.speeds.key import SpeedKey
@@ -86,9 +86,9 @@ def test_speed_of_a_gang_that_needs_several_nodes_counts_for_every_placement(
     asyncio.run(scenario())
 
 
-def _rate(terms: UtilityTerms, duration_s: FloatArray) -> FloatArray:
-    """Return the steps per second of a job of 1,000 steps from its duration."""
-    return np.asarray(1000.0 / (duration_s - terms.elapsed_s))
+def _steps(terms: UtilityTerms) -> FloatArray:
+    """Return the 1,000 steps of each job, so that its utility is its steps per second."""
+    return np.full_like(terms.elapsed_s, 1000.0)
 
 
 def test_planners_use_the_spread_speed_that_a_tenant_has_measured(tmp_path: Path) -> None:
@@ -114,7 +114,9 @@ def test_planners_use_the_spread_speed_that_a_tenant_has_measured(tmp_path: Path
             }
             assert options == {("consolidated", 40.0), ("spread", 60.0)}
             assert len(table.classes.count) == 2  # alike but for their spread speeds
-            utilities = JobUtilities.of(snap, _rate, restart_s=0.0, round_s=60.0, horizon=0.0)
+            utilities = JobUtilities.of(
+                snap, Utility(_steps, from_now=True), restart_s=0.0, round_s=60.0, horizon=0.0
+            )
             ratio = utilities.spread[0, :, 0] / utilities.together[0, :, 0]
             assert ratio.tolist() == pytest.approx([speed / 40.0 for speed in expected], rel=1e-3)
 
