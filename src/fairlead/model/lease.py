@@ -62,8 +62,9 @@ class Placements:
     def __iter__(self) -> Iterator[Placement]:
         start, device = self.start.tolist(), self.device.tolist()
         rows = zip(self.job.tolist(), self.copy.tolist(), strict=True)
+        limits: list[float] | None = None if self.max_steps is None else self.max_steps.tolist()
         for i, (job, copy) in enumerate(rows):
-            limit = math.inf if self.max_steps is None else float(self.max_steps[i])
+            limit = math.inf if limits is None else limits[i]
             yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]), limit)
 
     @property

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fairlead.mechanisms._tickets.pass_ranks import pass_ranks
 from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, allocate_all, newest_first
 from fairlead.mechanisms.gandiva_fair.deficits import (
     TURNS,
@@ -40,6 +41,7 @@ from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.passes import Passes
 from fairlead.mechanisms.gandiva_fair.quiet_quanta import LastQuantum, QuantumTurns
 from fairlead.mechanisms.gandiva_fair.stride import (
+    TIE,
     Aggregate,
     CentralStride,
     LargeJob,
@@ -180,14 +182,14 @@ class GandivaFair:
         A new job takes the newest accelerator that is free, and its home is where it runs.
         """
         sites = DeviceSites.of(snap)
-        free, gangs, jobs = FreeDevices(sites, idle), snap.gang.tolist(), snap.job.tolist()
+        gang, free = snap.gang, FreeDevices(sites, idle)
+        gangs, jobs = gang.tolist(), snap.job.tolist()
         waits = np.ones(len(snap.job) + 1, dtype=bool)
         waits[snap.holds] = False
         home, passes = homes_and_passes(snap, memory)
         for site, devices in free.at.items():
             rows = (waits[:-1] & (home == site)).nonzero()[0]
-            columns = passes[rows].tolist(), [gangs[row] for row in rows.tolist()]
-            for row in rows[gang_aware_stride(*columns, len(devices))].tolist():
+            for row in rows[_first_due(passes[rows], gang[rows], len(devices))].tolist():
                 free.take(jobs[row], gangs[row], {site: gangs[row]})
         new: list[int] = (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist()
         if not new:
@@ -293,6 +295,14 @@ def local_schedulers(passes: Passes, room: list[int]) -> dict[int, NodeStride]:
         job, gangs, worth, due = zip(*entries, strict=True)
         made[site] = NodeStride(room[site], job, gangs, worth, due)
     return made
+
+
+def _first_due(passes: FloatArray, gang: IntArray, devices: int) -> list[int]:
+    """Return the entries that Algorithm 1 runs, as ``gang_aware_stride`` does."""
+    if (gang > 1).any():
+        return gang_aware_stride(passes.tolist(), gang.tolist(), devices)
+    first: list[int] = pass_ranks(passes, TIE).argsort(kind="stable")[:devices].tolist()
+    return first
 
 
 def _is_unchanged(memory: FairMemory, homes: JobHomes, asked: FloatArray) -> bool:

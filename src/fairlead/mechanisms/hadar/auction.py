@@ -215,6 +215,8 @@ class Auction:
     def speed(self, row: int, devices: Devices) -> float:
         """Return the believed speed of a job on these devices of one node: the slowest decides."""
         speed, accelerator_of = self.worth.speed_lists[row], self._accelerator_of
+        if len(devices) == 1:
+            return speed[accelerator_of[devices[0]]]
         return min([speed[accelerator_of[device]] for device in devices])
 
     def total_worth(self, running: Mapping[int, Devices]) -> float:
