@@ -31,7 +31,7 @@ def _process(parameter: Any, context: Any, value: object) -> Any:
     """Return the converted value, as the parameter's own ``process_value`` does."""
     try:
         converted = _converted(parameter, parameter.type_descriptor.annotation, value)
-    except _NotPlainError:
+    except (_NotPlainError, AttributeError):  # the latter with another version of Typer
         return type(parameter).process_value(parameter, context, value)
     if parameter.callback is not None:
         return parameter.callback(context, parameter, converted)

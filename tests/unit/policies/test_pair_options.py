@@ -13,7 +13,6 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.policies._packing import kept_table, near_pairs
 from fairlead.policies._packing.kept_table import KeptTable
-from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import WarmStart
 from fairlead.policies.fairlead import Fairlead
@@ -79,7 +78,7 @@ def _time_of_units(allocation: Allocation) -> dict[tuple[int, ...], list[float]]
     "policy", [Fairlead(packed=True), Makespan(packed=True), FinishTime(packed=True)]
 )
 def test_pairs_near_the_last_prices_give_the_shares_and_the_proof_of_all_pairs(
-    policy: UnitPolicy, seed: int
+    policy: Fairlead | Makespan | FinishTime, seed: int
 ) -> None:
     warm = WarmStart()
     for snap in _successive(seed):
@@ -150,9 +149,10 @@ def test_pairs_that_are_faster_than_jobs_alone_are_listed() -> None:
         )
         assert pool is not None
         pool.add_fastest()
-        np.testing.assert_array_equal(pool.listed()[0].cap, pool.all()[0].cap)
-    assert (pool.listed()[0].cap > snap.speed.max(axis=1)).any()
-    assert len(pool.listed()[1]) < len(pool.all()[1])
+        listed, every = pool.listed()[0], pool.all()[0]
+        np.testing.assert_array_equal(listed.cap, every.cap)
+        assert (listed.cap > snap.speed.max(axis=1)).any() == (each is faster)
+        assert len(listed.resource) < len(every.resource)
 
 
 def test_prices_of_fewer_accelerators_are_not_used() -> None:

@@ -84,8 +84,8 @@ class WarmLevelSum:
         if best is None:
             best = self._least_level(pool, least, top, keys)[1]
         self._end, self._at_cap = least / unit, least >= top
-        found = [best] if stage is None else [best, stage]
-        self._prices = tuple(LastPrices.of(keys, prices, unit) for _, prices in found)
+        ends = [best] if stage is None else [best, stage]
+        self._prices = tuple(LastPrices.of(keys, prices, unit) for _, prices in ends)
         problem, _ = pool.listed()
         time = problem.feasible(best[0].time)
         return LevelSum(time, problem.level(time), pool, None if stage is None else stage[0])
