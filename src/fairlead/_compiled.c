@@ -10,7 +10,7 @@
    one device; `pass_ranks` is pass_ranks and `device_turns` DeviceTurns._take; `slice_rounds` and
    `quantum_rounds` are the rounds of sim.turn_rounds by SliceTurns.next_turn and QuantumTurns.next_turn;
    `near_pairs` is NearPairs._near; `served_tickets` is gandiva_fair's serviceable_tickets and
-   `migration_gains` its _gains; `fork_copies` is _CopyOffers' add and best. `match_singles` has no
+   `migration_gains` its _gains; `fork_copies` is _CopyOffers.taken. `match_singles` has no
    counterpart: it solves the program of policies.fairlead where its optimum is the only one. Read
    those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of
    doubles or 64-bit integers, row by row; sums are made in the same order. */

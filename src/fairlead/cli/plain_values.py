@@ -41,6 +41,8 @@ def _process(parameter: Any, context: Any, value: object) -> Any:
 def _converted(parameter: Any, type_: Any, value: object) -> object:
     if value in (None, (), []) and parameter.required:
         raise _NotPlainError
+    if parameter.type_descriptor.parameter_info.parser is not None:
+        raise _NotPlainError
     if value is None:
         return () if parameter.multiple or parameter.nargs == -1 else None
     if get_origin(type_) is list and type(value) in (list, tuple):

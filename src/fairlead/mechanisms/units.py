@@ -29,7 +29,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import Policy, WarmStart, allocate
 
-_MIN_PACKING_GAIN = 0.02
+_MIN_PACKING_GAIN = 0.05
 """least part of the makespan that packing has to save"""
 
 

@@ -102,7 +102,8 @@ class FinishTime(UnitPolicy):
         last = warm.state(
             (self, WarmFilling), lambda: WarmFilling(perturbed=False, by_prices=True)
         )
-        allocation = path_units(snap, scale, path.distinct, path_of, self._rules, last, speed)
+        believed = speed if self.agnostic else None
+        allocation = path_units(snap, scale, path.distinct, path_of, self._rules, last, believed)
 
         def worth() -> float:
             reached = allocation.speed

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
@@ -50,24 +50,19 @@ class Makespan(UnitPolicy):
         fastest = speed.max(axis=1)
         runs = fastest > 0
         alone_s = snap.steps_left / np.where(runs, fastest, 1.0)
-        # With levels of order 1 the solver's tolerances suit short and long jobs alike.
-        unit_s = float(np.median(alone_s[runs])) if runs.any() else 1.0
+        longest_s = float(alone_s[runs].max(initial=0.0)) or 1.0
         # A job that is almost done needs almost no time; a lower bound relative to the longest
         # job keeps the numbers within the solver's precision.
-        longest_s = float(alone_s[runs].max(initial=0.0))
-        share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
+        left_s = np.maximum(alone_s, _NEGLIGIBLE * longest_s)
+        if self.packed:
+            return self._packed_units(snap, fastest, left_s, longest_s, warm)
+        # With levels of order 1 the solver's tolerances suit short and long jobs alike.
+        unit_s = float(np.median(alone_s[runs])) if runs.any() else 1.0
+        share_of = unit_s / left_s
         if self._needs_unit_program(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
-            rules = self._rules
-            if self.packed:
-                last = warm.state((self, WarmLevelSum), WarmLevelSum)
-                # Progress of short jobs counts more, so that they end early: a job's value of
-                # relative speed is 1 / √(time left).
-                value = scale / np.sqrt(share_of * unit_s)
-                units = least_level_units(snap, scale, value, rules, last, unit_s)
-                return _levels_to_seconds(units, unit_s)
             ends = warm.state((self, WarmFilling), lambda: WarmFilling(perturbed=False))
-            units = max_min_units(snap, scale, rules, ends, speed, unit_s, by_job=True)
+            units = max_min_units(snap, scale, self._rules, ends, speed, unit_s, by_job=True)
             return _levels_to_seconds(units, unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = JobClassTable.of(rate, snap.gang, snap.capacity)
@@ -79,6 +74,26 @@ class Makespan(UnitPolicy):
 
         allocation = max_min_allocation(snap, table, table.class_of, solve, pooled=self.agnostic)
         return _levels_to_seconds(allocation, unit_s)
+
+    def _packed_units(
+        self,
+        snap: Snapshot,
+        fastest: FloatArray,
+        left_s: FloatArray,
+        longest_s: float,
+        warm: WarmStart,
+    ) -> Allocation:
+        """Return the shares of units with the least makespan, then the greatest sum of progress.
+
+        Progress of short jobs counts more, so that they end early: a job's relative speed is worth
+        1 / √(time left).
+        """
+        fastest = np.maximum(fastest, 1e-300)
+        # In these units the longest job's level is of order 1, and so is the least one.
+        scale, value = longest_s / left_s / fastest, 1.0 / (fastest * np.sqrt(left_s))
+        last = warm.state((self, WarmLevelSum), WarmLevelSum)
+        units = least_level_units(snap, scale, value, self._rules, last, longest_s)
+        return _levels_to_seconds(units, longest_s)
 
 
 def _levels_to_seconds(allocation: Allocation, unit_s: float) -> Allocation:

@@ -89,7 +89,7 @@ def _of_other_packages(group: str) -> Sequence[PlugIn]:
     """Return the plug-ins of a group by precedence: the first of several of a name wins."""
     plug_ins = []
     for point in _entry_points().select(group=f"fairlead.{group}"):
-        if BUILT_IN[group].get(point.name) == point.value:
+        if point.dist is not None and point.dist.name == "fairlead":
             continue  # earlier versions of Fairlead had entry points of their own
         package = "an unknown package"
         if point.dist is not None:
@@ -176,7 +176,7 @@ def _load(group: str, described: PlugIn) -> Any:
         return _load_checked(group, described)
     except (Exception, SystemExit) as error:  # a plug-in's module may do anything
         raise UsageError(
-            f"{described}: entry point {described.target!r} cannot be used: {_reason(error)}:"
+            f"{described}: {described.target!r} cannot be used: {_reason(error)}:"
             " update or uninstall the package"
         ) from error
 

@@ -27,6 +27,7 @@ def _command(
     shared: Annotated[bool | None, typer.Option()] = None,
     names: Annotated[list[str] | None, typer.Option()] = None,
     counts: Annotated[list[int] | None, typer.Option(min=0)] = None,
+    upper: Annotated[str | None, typer.Option(parser=str.upper)] = None,
 ) -> None:
     pass
 
@@ -58,6 +59,7 @@ OTHERS: list[tuple[str, object]] = [
     *(("colour", value) for value in ("RED", "green", "")),
     *(("shared", value) for value in ("yes", "perhaps")),
     *(("counts", value) for value in (("1", "-1"), ("1", "x"), "12")),
+    *(("upper", value) for value in (None, "ab")),
 ]
 
 

@@ -155,6 +155,17 @@ def test_pairs_that_are_faster_than_jobs_alone_are_listed() -> None:
         assert len(listed.resource) < len(every.resource)
 
 
+@pytest.mark.parametrize("policy", [Makespan(packed=True), FinishTime(packed=True)])
+def test_alike_jobs_are_served_alike(policy: Makespan | FinishTime) -> None:
+    snap, warm = _snapshot(3, 9), WarmStart()
+    alike = np.array([0, 1, 2, 3, 3, 3, 3, 3, 3])
+    snap = replace(snap, profile=snap.profile[alike], total_steps=snap.total_steps[alike])
+    for _ in range(2):
+        speed = policy.allocate_warm(snap, warm).speed
+        assert speed is not None
+        np.testing.assert_allclose(speed[3:], speed[3], rtol=1e-9)
+
+
 def test_prices_of_fewer_accelerators_are_not_used() -> None:
     """A node of a new accelerator has come."""
     policy, warm = Fairlead(packed=True), WarmStart()

@@ -199,10 +199,10 @@ class GandivaFair:
             free.at, key=lambda site: (newest.index(int(sites.accelerator[site])), site)
         )
         for row in new:
-            gang = gangs[row]
+            need = gangs[row]
             for site in order:
-                if speed[row, sites.accelerator[site]] > 0 and len(free.at[site]) >= gang:
-                    free.take(jobs[row], gang, {site: gang})
+                if speed[row, sites.accelerator[site]] > 0 and len(free.at[site]) >= need:
+                    free.take(jobs[row], need, {site: need})
                     break
         return free.placements()
 

@@ -95,6 +95,7 @@ class LastQuantum:
         if owed is None or ((snap.received_s > 0) > steady.seen).any():
             return None
         passes = steady.passes_after(snap.received_s, memory, round_s)
+        self.moved = False
         self._memory = _memory_after(memory, snap.starts_at, snap.received_s, passes, owed)
         moves = single_moves(snap, steady.homes, passes)
         if moves is None:
@@ -121,7 +122,7 @@ class LastQuantum:
 
     def advance(self, memory: FairMemory) -> None:
         """Keep the memory after another quantum in which only passes and debts changed."""
-        self._memory = memory
+        self._memory, self.moved = memory, False
 
 
 class QuantumTurns:

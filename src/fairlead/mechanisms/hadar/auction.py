@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms.hadar.bid_queue import BidQueue
 from fairlead.mechanisms.hadar.bids import JobUtilities, held_devices
 from fairlead.mechanisms.hadar.devices import (
@@ -107,7 +108,7 @@ class Auction:
         holders = list(self.held)
         self._on: IntArray = np.full(len(snap.job), ABSENT, dtype=np.int64)
         self._on[holders] = snap.on[holders]
-        self._single = snap.profiles.single
+        self._single = compiled is not None and snap.profiles.single
 
     def decide(self, *, again: bool) -> dict[int, Devices]:
         """Return job → devices; ``again``: running jobs may be disturbed where the total gains.

@@ -65,27 +65,27 @@ class Utility:
 
 
 def _throughput(terms: UtilityTerms) -> FloatArray:
-    """Effective throughput: steps per second from arrival to completion (§III-A)."""
+    """Return the numerator of effective throughput, steps per second from arrival on (§III-A)."""
     return terms.total_steps
 
 
 def _normalised(terms: UtilityTerms) -> FloatArray:
-    """The time a job would take alone on the fastest devices over the time it takes.
+    """Return the time that jobs would take alone on the fastest devices.
 
-    Unlike the effective throughput this does not depend on how large a step is.
+    Unlike effective throughput, its ratio to the time does not depend on the size of a step.
     """
     return terms.ideal_s
 
 
 def _completion(terms: UtilityTerms) -> FloatArray:
-    """The inverse of the completion time, the same for large jobs as for small ones."""
+    """Return 1 for all jobs: large jobs count like small ones."""
     return np.ones_like(terms.total_steps)
 
 
 def _makespan(terms: UtilityTerms) -> FloatArray:
-    """A worth that prefers jobs with long to go, each where it is relatively fast.
+    """Return what makes jobs with long to go come first, each where it is relatively fast.
 
-    Per device it is the ideal time left × the ideal time left over the time it will take.
+    Per device it is the square of the ideal time left.
     """
     return terms.gang * terms.ideal_left_s**2
 

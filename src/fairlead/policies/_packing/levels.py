@@ -79,7 +79,7 @@ def least_level_units(
 
     keys = snap.job.astype(np.uint64)
     everywhere = np.broadcast_to(value[:, None], (len(value), len(snap.capacity)))
-    near = near_pairs(snap, rules, everywhere, scale, value_of)
+    near = near_pairs(snap, rules, everywhere, scale, value_of, scale)
     if near is not None:
         solution = last.best(near, unit, keys)
         table = near.table
@@ -116,8 +116,10 @@ def path_units(
     resources first stop a class.
     """
     near = None
-    if last.by_prices:
-        near = near_pairs(snap, rules, np.zeros(snap.speed.shape), scale, _no_value)
+    if last.by_prices and speed is None:
+        nothing = np.zeros(snap.speed.shape)
+        each = np.column_stack([scale, distinct])
+        near = near_pairs(snap, rules, nothing, scale, _no_value, each)
     if near is not None:
         every = Classes.apart(len(snap.job))
         keys = snap.job.astype(np.uint64)

@@ -14,6 +14,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.pair_speeds import SinglePairs, pays_off
 from fairlead.policies._packing.table import TableBuilder, UnitRules, UnitTable
 from fairlead.policies.rules.quotas import any_quota
+from fairlead.solve.classes import merge
 from fairlead.solve.options.pool import Prices
 from fairlead.solve.options.problem import OptionProblem
 
@@ -64,6 +65,7 @@ class NearPairs:
         """List a pair of each job that is faster in some pair than alone: where it is fastest."""
         pairs, (jobs, width) = self._pairs, self._value.shape
         quicker = self._fastest()[self._profile] > pairs.alone.max(axis=1)
+        code = []
         for job in quicker.nonzero()[0].tolist():
             own, other = (
                 pairs.block[pairs.name[job], pairs.name],
@@ -73,7 +75,8 @@ class NearPairs:
             pays[job] = False
             partner, column = divmod(int(np.where(pays, own, 0.0).argmax()), width)
             first, second = sorted((job, partner))
-            self._add(np.array([(first * jobs + second) * width + column]))
+            code.append((first * jobs + second) * width + column)
+        self._add(np.unique(np.array(code, dtype=np.int64)))
 
     def add_all(self) -> None:
         """List all pairs that pay."""
@@ -168,13 +171,23 @@ def near_pairs(
     value: FloatArray,
     scale: FloatArray,
     value_of: ValueOf,
+    distinct: FloatArray | None = None,
 ) -> NearPairs | None:
-    """Return the pairs of a snapshot's jobs, None if more than the speed table decides on them."""
+    """Return the pairs of a snapshot's jobs, None if more than the speed table decides on them.
+
+    Also None if jobs are alike: with ``distinct``, in all that it holds (jobs × anything) beside
+    speeds and workload. A table has one class for them, and treats them equally.
+    """
     if not _table_decides(snap, rules):
         return None
     number = snap.job.astype(np.float64).reshape(-1, 1)
     builder = TableBuilder(snap, number, rules, apart=True)
-    return NearPairs(builder, builder.single_pairs(), value, scale, value_of, snap.profile)
+    pairs = builder.single_pairs()
+    if distinct is not None:
+        properties = np.column_stack([pairs.alone, distinct])
+        if len(merge(properties, pairs.name.astype(np.float64)).count) < len(number):
+            return None
+    return NearPairs(builder, pairs, value, scale, value_of, snap.profile)
 
 
 def _table_decides(snap: Snapshot, rules: UnitRules) -> bool:

@@ -26,7 +26,7 @@ _UPPER_OR_BASIC = np.array([_UPPER, _BASIC], dtype=object)
 
 # Options that cost this little more than they bring, a device's price being about 1, are likely to
 # be used next time.
-NEAR = 0.05
+LIKELY = 0.05
 # Odd, so that multiplication permutes the 64-bit integers.
 _FIRST, _SECOND, _PLACE = (
     np.uint64(0x9E3779B97F4A7C15),
@@ -122,7 +122,7 @@ def likely_options(
     used[basics.options] = True
     most = 2 * len(vertices[0].level_price)
     for surplus in surpluses:
-        near = (surplus < NEAR).nonzero()[0]
+        near = (surplus < LIKELY).nonzero()[0]
         if len(near) > most:
             near = _least(surplus, near, most)
         used[near] = True

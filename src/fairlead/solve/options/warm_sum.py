@@ -11,15 +11,12 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.linear import LinearSolution
 from fairlead.solve.options.basis import Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
-from fairlead.solve.options.pool import LastPrices, OptionPool, Prices, Sum
+from fairlead.solve.options.pool import NEAR, LastPrices, OptionPool, Prices, Sum
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.vertex import OptionVertex
 
 _TIED = 1e-9  # relative to the greatest price: options this close may be as good
-# Relative to the greatest value: what lacks so little at the last prices is listed at once. Less
-# makes programs smaller; more leaves fewer to be solved again with an option that was missing.
-_LISTED = 0.01
 
 
 class WarmSum:
@@ -51,7 +48,7 @@ class WarmSum:
         """
         if self._prices is None or len(self._prices.prices.device) != pool.resources:
             return None
-        pool.add_near(self._prices.of_classes(keys), _LISTED * self._scale)
+        pool.add_near(self._prices.of_classes(keys), NEAR * self._scale)
         while True:
             problem, value = pool.listed()
             if not problem.paired.any():
