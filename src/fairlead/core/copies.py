@@ -24,7 +24,7 @@ def limit_copies(
     copies that are still ``waiting`` for devices start later. A job without steps for copies
     starts by itself.
     """
-    forked = np.unique(units.job[units.copy > 0]).tolist()
+    forked = units.job[units.copy > 0].tolist()
     if all(jobs.jobs[job].max_copies is None for job in forked):
         return units
     limited: list[Placement] = []

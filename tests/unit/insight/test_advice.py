@@ -6,6 +6,7 @@ import io
 import pytest
 
 from fairlead.cli.export import formats
+from fairlead.cli.export.slurm import advise_slurm
 from fairlead.engines.slurm.queue import SlurmQueue, expand, read_queue
 from fairlead.insight.advice import Advice, advise
 from fairlead.model.cluster import Cluster, Node
@@ -123,3 +124,11 @@ def test_csv_and_slurm_formats_agree() -> None:
         "scontrol update JobId=8 ReqNodeList=n1,n2 Priority=999999",
         "scontrol update JobId=9 Priority=999998",
     ]
+
+
+def test_jobs_of_slurm_submitted_within_a_second_keep_their_order() -> None:
+    jobs = "\n".join(
+        slurm_job(number).replace(f"00:00:{number:02d}", "00:00:00") for number in (10, 9, 100, 8)
+    )
+    advised, _ = advise_slurm(NODES, jobs, "", "fifo", "gandiva-fair", None)
+    assert [advice.job for advice in advised] == ["8", "9", "10", "100"]

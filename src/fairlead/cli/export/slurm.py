@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairlead.cli.shared.output import messages
 from fairlead.core import Scheduler
+from fairlead.engines.shared.nodes.registry import natural_sort_key
 from fairlead.engines.slurm.commands import SlurmError
 from fairlead.engines.slurm.queue import (
     JOBS_COMMAND,
@@ -82,7 +83,10 @@ def _snapshot(
             scheduler.handle(ev.TenantChanged(0.0, tenant))
     now = max((entry.job.arrival_at for entry in queue.jobs), default=0.0)
     running: list[Placement] = []
-    for entry in sorted(queue.jobs, key=lambda entry: (entry.job.arrival_at, entry.job.id)):
+    # Slurm tells the second of a submission only.
+    for entry in sorted(
+        queue.jobs, key=lambda entry: (entry.job.arrival_at, natural_sort_key(entry.job.id))
+    ):
         try:
             number = scheduler.jobs.add(entry.job)
         except InputError as error:
