@@ -1,5 +1,6 @@
 """Options of pairs that are not computed again: the last table, and pairs near the last prices."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import numpy as np
@@ -153,6 +154,18 @@ def test_pairs_that_are_faster_than_jobs_alone_are_listed() -> None:
         np.testing.assert_array_equal(listed.cap, every.cap)
         assert (listed.cap > snap.speed.max(axis=1)).any() == (each is faster)
         assert len(listed.resource) < len(every.resource)
+
+
+def test_threads_may_prove_a_solution_at_the_same_time() -> None:
+    allocation = Makespan(packed=True).allocate(_snapshot(4, 24))
+    assert allocation.prove is not None
+    alone = allocation.prove()
+    with ThreadPoolExecutor(8) as threads:
+        proofs = [
+            proof.result() for proof in [threads.submit(allocation.prove) for _ in range(64)]
+        ]
+    assert {proof.bound for proof in proofs} == {alone.bound}
+    assert {proof.gap for proof in proofs} == {alone.gap}
 
 
 @pytest.mark.parametrize("policy", [Makespan(packed=True), FinishTime(packed=True)])

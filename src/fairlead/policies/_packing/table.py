@@ -4,7 +4,7 @@ An option is a class of jobs alone, or two classes packed, on one accelerator an
 ``placement``, in one placement. The program over options is in ``fairlead.solve.options.problem``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -186,19 +186,20 @@ class TableBuilder:
         self._code = row_hash(
             _shortened(np.column_stack([properties, texts[self._workload_of], names[first]]))
         )
-        self._options: list[ListedPairs] = []
 
     def table(self, pairs: ListedPairs | None = None) -> UnitTable:
         """Return the table, with these pairs of ``single_pairs`` only if they are given."""
-        self._options.clear()
         width = len(self._snap.capacity)
         placements: Sequence[Consolidation | None] = (
             PLACEMENTS if self._rules.placement else (None,)
         )
         columns = tuple(Column(j, placement) for placement in placements for j in range(width))
-        for at, placement in enumerate(placements):
-            self._add(at * width, placement, pairs)
-        parts = [np.concatenate(part) for part in zip(*self._options, strict=True)]
+        options = [
+            each
+            for at, placement in enumerate(placements)
+            for each in self._options(at * width, placement, pairs)
+        ]
+        parts = [np.concatenate(part) for part in zip(*options, strict=True)]
         column, first, second, own, other = parts
         code = self._code[first] + np.where(second == NO_PARTNER, np.uint64(0), self._code[second])
         return UnitTable(
@@ -215,21 +216,21 @@ class TableBuilder:
             code=self._code,
         )
 
-    def _add(
+    def _options(
         self, offset: int, placement: Consolidation | None, pairs: ListedPairs | None
-    ) -> None:
-        """Append the options of one placement, alone and packed."""
+    ) -> Iterator[ListedPairs]:
+        """Yield the options of one placement, alone and packed."""
         speed = self._alone(placement)
         runs = speed > 0
         if placement == "spread":
             runs &= speed > self._alone("consolidated")
         k, j = runs.nonzero()
         none = np.full(len(k), NO_PARTNER)
-        self._options.append((offset + j, k, none, speed[k, j], np.zeros(len(k))))
+        yield offset + j, k, none, speed[k, j], np.zeros(len(k))
         if not self._rules.packed:
             return
         if pairs is not None:
-            self._options.append(pairs)
+            yield pairs
             return
         a, b, own, other = self._pairs(placement or "consolidated")
         fits = pays_off(own, other, speed[a], speed[b])
@@ -239,7 +240,7 @@ class TableBuilder:
             works = (near[a] > 0) & (own_near > 0) & (other_near > 0)
             fits &= ~(works & (own <= own_near) & (other <= other_near))
         p, j = fits.nonzero()
-        self._options.append((offset + j, a[p], b[p], own[p, j], other[p, j]))
+        yield offset + j, a[p], b[p], own[p, j], other[p, j]
 
     def single_pairs(self) -> SinglePairs:
         """Return the speeds of pairs of jobs that need one device; the table alone decides."""
