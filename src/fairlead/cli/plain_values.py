@@ -45,9 +45,9 @@ def _converted(parameter: Any, type_: Any, value: object) -> object:
         raise _NotPlainError
     if value is None:
         return () if parameter.multiple or parameter.nargs == -1 else None
-    if get_origin(type_) is list and type(value) in (list, tuple):
+    if get_origin(type_) is list and isinstance(value, (list, tuple)):
         (item_type,) = get_args(type_)
-        return [_converted(parameter, item_type, item) for item in value]  # type: ignore[attr-defined]  # checked above
+        return [_converted(parameter, item_type, item) for item in value]
     if type_ is bool and type(value) is bool:
         return value
     if type_ is str and type(value) is str:
