@@ -77,18 +77,17 @@ def least_level_units(
         worth += table.speed_second * of_class[table.second]
         return worth
 
-    keys = snap.job.astype(np.uint64)
     everywhere = np.broadcast_to(value[:, None], (len(value), len(snap.capacity)))
     near = near_pairs(snap, rules, everywhere, scale, value_of, scale)
     if near is not None:
-        solution = last.best(near, unit, keys)
+        solution = last.best(near, unit, snap.job.astype(np.uint64))
         table = near.table
     else:
         table = unit_table(snap, scale, rules)
         problem = table.problem(scale)
         pool = AllOptions(problem, value_of(table, problem))
         solution = last.best(pool, unit, _job_keys(snap, table))
-    runs = table.problem(scale).cap > 0
+    runs = solution.pool.listed()[0].cap > 0
 
     def worth() -> float:
         return float(solution.level[runs].min(initial=np.inf))

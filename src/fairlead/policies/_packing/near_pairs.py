@@ -44,6 +44,7 @@ class NearPairs:
         self._code = NO_INTS
         """listed pairs, ascending: (first × jobs + second) × accelerators + accelerator"""
         self._table: UnitTable | None = None
+        self._listed: tuple[OptionProblem, FloatArray] | None = None
 
     @property
     def resources(self) -> int:
@@ -89,12 +90,14 @@ class NearPairs:
         if not len(code):
             return False
         self._code = np.sort(np.append(self._code, code))
-        self._table = None
+        self._table = self._listed = None
         return True
 
     def listed(self) -> tuple[OptionProblem, FloatArray]:
         """Return the problem of the options listed so far, and their values."""
-        return self._sum(self.table)
+        if self._listed is None:
+            self._listed = self._sum(self.table)
+        return self._listed
 
     def all(self) -> tuple[OptionProblem, FloatArray]:
         """Return the problem of all options, and their values."""

@@ -96,12 +96,12 @@ class WarmLevelSum:
         """Return the greatest level up to ``top`` that all classes reach, and its vertex."""
         while True:
             problem, _ = pool.listed()
-            lives = _lives(problem).astype(float)
-            program = self._program(problem, keys, lives)
+            lives, options = _lives(problem).astype(float), option_keys(problem, keys)
+            program = self._program(problem, keys, options, lives)
             vertex = program.raise_levels(guess * lives, lives, -guess, top - guess)
             if vertex is None:  # no time at all reaches no level
                 raise SolveError("nothing fits", status="infeasible", n_classes=problem.classes)
-            self._keep_basis(problem, keys, program, vertex)
+            self._keep_basis(keys, options, program, vertex)
             least, prices = guess + vertex.rise, Prices.of(vertex, 1.0, value=0.0)
             if least >= top * (1 - _SAME):
                 return top, (vertex, prices)
@@ -117,31 +117,31 @@ class WarmLevelSum:
             greatest = float(value.max(initial=0.0)) or 1.0
             cost = value * (_TIE * problem.tie - 1.0) / greatest
             level = np.where(_lives(problem), least, 0.0)
-            program = self._program(problem, keys, None)
+            options = option_keys(problem, keys)
+            program = self._program(problem, keys, options, None)
             vertex = _minimised(program, cost, level, slacks)
             if vertex is None:
                 return None
-            self._keep_basis(problem, keys, program, vertex)
+            self._keep_basis(keys, options, program, vertex)
             prices = Prices.of(vertex, greatest)
             if not pool.add_near(prices, _PAYS * prices.greatest):
                 return vertex, prices
 
     def _program(
-        self, problem: OptionProblem, keys: Keys, rate: FloatArray | None
+        self, problem: OptionProblem, keys: Keys, options: Keys, rate: FloatArray | None
     ) -> OptionProgram:
         """Return the program, at the last basis."""
         if self._highs is None:
             self._highs = new_program_highs(perturbed=False)
         self._highs.clearModel()
-        options = option_keys(problem, keys)
         return OptionProgram(problem, WarmProgram(self._highs, self._basis, keys, options), rate)
 
     def _keep_basis(
-        self, problem: OptionProblem, keys: Keys, program: OptionProgram, vertex: OptionVertex
+        self, keys: Keys, options: Keys, program: OptionProgram, vertex: OptionVertex
     ) -> None:
         basics = program.basics()
         likely = likely_options(basics, [vertex], [vertex.surplus])
-        self._basis = LastBasis.of(keys, option_keys(problem, keys), basics, likely)
+        self._basis = LastBasis.of(keys, options, basics, likely)
 
 
 def _lives(problem: OptionProblem) -> BoolArray:

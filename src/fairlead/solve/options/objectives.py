@@ -14,11 +14,9 @@ from fairlead.model.allocation import Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.solve.certificate import certify
 from fairlead.solve.linear import INFINITY, Columns, LinearProgram, LinearSolution, solve_lp
+from fairlead.solve.options.bounds import Bounds
 from fairlead.solve.options.problem import OptionProblem
-from fairlead.solve.options.program import Bounds
 
-# Duals above this, relative to the greatest, are prices; below it they are noise.
-_PRICED = 1e-9
 _SAME_RATIO = 1e-12
 _MAX_RATIO_ITERATIONS = 100
 
@@ -138,8 +136,8 @@ class FaceProgram:
         if problem.extra is not None:
             lower.append(np.maximum(problem.extra.lower, -INFINITY))
             upper.append(np.minimum(problem.extra.upper, INFINITY))
-        self._row_lower, self._row_upper = np.concatenate(lower), np.concatenate(upper)
-        self._row_lower[width + targets] = floor
+        row_lower, row_upper = np.concatenate(lower), np.concatenate(upper)
+        row_lower[width + targets] = floor
         # A column for each level targets for: the part of it that is not reached.
         self._late = problem.count[targets]
         matrix, ends = problem.matrix, 1 + np.arange(len(targets))
@@ -148,10 +146,14 @@ class FaceProgram:
             np.append(matrix.row, width + targets),
             np.append(matrix.value, floor),
         )
-        self._largest = np.zeros(len(self._row_lower))
+        self._largest = np.zeros(len(row_lower))
         np.maximum.at(self._largest, self._matrix.row, np.abs(self._matrix.value))
-        self._lower = np.zeros(self.options + len(targets))
-        self._upper = np.append(np.full(self.options, INFINITY), np.ones(len(targets)))
+        self._bounds = Bounds(
+            np.zeros(self.options + len(targets)),
+            np.append(np.full(self.options, INFINITY), np.ones(len(targets))),
+            row_lower,
+            row_upper,
+        )
 
     def maximise(self, value: FloatArray) -> LinearSolution:
         """Return the vertex of greatest Σ value · y."""
@@ -167,29 +169,10 @@ class FaceProgram:
         return self.times(self._solve(cost))
 
     def settle(self, vertex: LinearSolution) -> bool:
-        """Admit from now on only what is as good as this vertex; return whether nothing else is.
-
-        By complementary slackness, that is all that leaves at its bound whatever has a price. A
-        row's price counts as what it adds to the column that uses most of it, so that it and the
-        columns' are measured against the same greatest one.
-        """
+        """Admit from now on only what is as good as this vertex; return whether nothing else is."""
         row_worth = vertex.row_dual * self._largest
-        worth = np.concatenate([vertex.column_dual, row_worth])
-        least = _PRICED * float(np.abs(worth).max(initial=0.0))
-        self._lower, self._upper = _fix_priced_bounds(
-            self._lower, self._upper, vertex.column_dual, least
-        )
-        self._row_lower, self._row_upper = _fix_priced_bounds(
-            self._row_lower, self._row_upper, row_worth, least
-        )
-        # A vertex has as many nonbasic columns and rows as there are columns. If each of these
-        # has a price, they are fixed, and with them the basic ones.
-        return int(np.count_nonzero(np.abs(worth) > least)) >= len(self._lower)
-
-    @property
-    def bounds(self) -> Bounds:
-        """The bounds of what is settled."""
-        return Bounds(self._lower, self._upper, self._row_lower, self._row_upper)
+        self._bounds, unique = self._bounds.settled(vertex.column_dual, row_worth)
+        return unique
 
     def times(self, vertex: LinearSolution) -> FloatArray:
         """Return options → total time."""
@@ -202,10 +185,10 @@ class FaceProgram:
             LinearProgram(
                 cost / scale,
                 self._matrix,
-                self._row_lower,
-                self._row_upper,
-                self._lower,
-                self._upper,
+                self._bounds.row_lower,
+                self._bounds.row_upper,
+                self._bounds.lower,
+                self._bounds.upper,
             )
         )
         return LinearSolution(
@@ -214,18 +197,6 @@ class FaceProgram:
             vertex.column_dual * scale,
             vertex.row_dual * scale,
         )
-
-
-def _fix_priced_bounds(
-    lower: FloatArray, upper: FloatArray, price: FloatArray, least: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds with whatever has a price held at the one that it is priced for.
-
-    Nothing is ever at an infinite bound, so a price for one is noise.
-    """
-    at_lower = (price > least) & np.isfinite(lower)
-    at_upper = (price < -least) & np.isfinite(upper)
-    return np.where(at_upper, upper, lower), np.where(at_lower, lower, upper)
 
 
 def certificate(

@@ -19,6 +19,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import INFINITY, PRIMAL, new_highs, rerun_highs, without_perturbation
 from fairlead.solve.options.basis import Basics, Keys, LastBasis
+from fairlead.solve.options.bounds import Bounds
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.vertex import OptionVertex
 
@@ -85,6 +86,11 @@ class OptionProgram:
             basis.valid, basis.alien = True, True
             self._highs.setBasis(basis)
 
+    def bounds_of(self, options: IntArray) -> Bounds:
+        """Return the bounds of some options, and of all rows without floors."""
+        none, most = np.zeros(len(options)), np.full(len(options), INFINITY)
+        return Bounds(none, most, self._lower, self._upper)
+
     def basics(self) -> Basics:
         """Return the basic columns and rows of the last solve."""
         _, variable = self._highs.getBasicVariables()
@@ -125,7 +131,7 @@ class OptionProgram:
         return self._vertex(1.0) if self._optimal() else None
 
     def minimise_within(
-        self, cost: FloatArray, options: IntArray, bounds: "Bounds"
+        self, cost: FloatArray, options: IntArray, bounds: Bounds
     ) -> FloatArray | None:
         """Return the times of these options with the least Σ cost · y; all others get none.
 
@@ -284,16 +290,6 @@ class OptionProgram:
             self._priced,
             scale,
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
-    """Bounds of columns and of rows."""
-
-    lower: FloatArray
-    upper: FloatArray
-    row_lower: FloatArray
-    row_upper: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

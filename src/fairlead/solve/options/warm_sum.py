@@ -12,7 +12,7 @@ from fairlead.solve.linear import LinearSolution
 from fairlead.solve.options.basis import Keys, LastBasis, likely_options, option_keys
 from fairlead.solve.options.objectives import BestTimes, FaceProgram, best_sum, certificate
 from fairlead.solve.options.pool import NEAR, LastPrices, OptionPool, Prices, Sum
-from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.problem import NO_PARTNER, OptionProblem
 from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.vertex import OptionVertex
 
@@ -110,15 +110,31 @@ def _tie_rule(
 ) -> FloatArray:
     """Return options → time of the tie rule; options with a price are used by nothing as good."""
     tied = (vertex.surplus <= _TIED * _greatest(vertex)).nonzero()[0]
-    first = LinearSolution(0.0, vertex.time[tied], vertex.surplus[tied], row_dual)
-    face = FaceProgram(_only(problem, tied), np.zeros(problem.classes))
-    time = np.zeros(len(vertex.time))
-    if face.settle(first):
-        time[tied] = first.value
+    surplus, time = vertex.surplus[tied], np.zeros(len(vertex.time))
+    row_worth = row_dual * _largest_uses(problem, tied)
+    bounds, unique = program.bounds_of(tied).settled(surplus, row_worth)
+    if unique:
+        time[tied] = vertex.time[tied]
         return time
-    least = program.minimise_within(problem.device_time, tied, face.bounds)
-    time[tied] = face.least_device_time() if least is None else least
+    least = program.minimise_within(problem.device_time, tied, bounds)
+    if least is None:
+        face = FaceProgram(_only(problem, tied), np.zeros(problem.classes))
+        face.settle(LinearSolution(0.0, vertex.time[tied], surplus, row_dual))
+        least = face.least_device_time()
+    time[tied] = least
     return time
+
+
+def _largest_uses(problem: OptionProblem, options: IntArray) -> FloatArray:
+    """Return the rows of a sum's program → the most that one of these options uses of it."""
+    width, classes = len(problem.capacity), problem.classes
+    largest = np.zeros(width + 2 * classes)
+    np.maximum.at(largest, problem.resource[options], problem.size[options])
+    time, first, second = largest[-classes:], problem.first[options], problem.second[options]
+    time[first] = 1.0
+    time[second[second != NO_PARTNER]] = 1.0
+    time[first[second == first]] = 2.0
+    return largest
 
 
 def _only(problem: OptionProblem, options: IntArray) -> OptionProblem:
