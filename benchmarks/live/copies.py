@@ -2,7 +2,7 @@
 
     python -m pip install scikit-learn
     python -m benchmarks.live.copies [--seeds 5] [--steps 6000] [--framework torch] [--json]
-    python -m benchmarks.live.copies --write-digits DIGITS.npz
+    python -m benchmarks.live.copies --write-digits DIGITS.npz [--held-out 450]
 
 Trains a small network on the digits of scikit-learn under a real server with the policy hadare and
 three emulated nodes. For every seed the job runs alone on the fastest device, then in three copies
@@ -31,8 +31,6 @@ from fairlead.client import Client, ServerError
 SPEEDS = {"v100": 60.0, "p100": 40.0, "k80": 20.0}
 """accelerator → steps per second"""
 ROUND_S = 30.0
-HELD_OUT = 450
-"""digits that no job trains on"""
 NUMPY = """
 import json, sys
 import numpy as np
@@ -103,7 +101,7 @@ with open(result, "w") as file:
 """
 
 
-def write_digits(path: Path) -> None:
+def write_digits(path: Path, held_out: int) -> None:
     """Write scikit-learn's digits, in a fixed random order, as training and held-out parts."""
     from sklearn.datasets import load_digits  # noqa: PLC0415  # installed for this benchmark only
 
@@ -112,10 +110,10 @@ def write_digits(path: Path) -> None:
     inputs, labels = (digits.data[order] / 16.0).astype(np.float32), digits.target[order]
     np.savez(
         path,
-        inputs=inputs[HELD_OUT:],
-        labels=labels[HELD_OUT:],
-        test_inputs=inputs[:HELD_OUT],
-        test_labels=labels[:HELD_OUT],
+        inputs=inputs[held_out:],
+        labels=labels[held_out:],
+        test_inputs=inputs[:held_out],
+        test_labels=labels[:held_out],
     )
 
 
@@ -188,15 +186,18 @@ def main() -> int:
     parser.add_argument("--offload-memory", type=float, default=8.0, metavar="GIB")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write-digits", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--held-out", type=int, default=450, metavar="N", help="digits that no job trains on"
+    )
     options = parser.parse_args()
     if options.write_digits is not None:
-        write_digits(options.write_digits)
+        write_digits(options.write_digits, options.held_out)
         return 0
     runs: dict[str, list[dict[str, float]]] = {"alone": [], "copies": []}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "train.py").write_text(TORCH if options.framework == "torch" else NUMPY)
-        write_digits(root / "digits.npz")
+        write_digits(root / "digits.npz", options.held_out)
         with served(root, options.round, options.offload_memory) as client:
             for seed in range(options.seeds):
                 for name, copies in (("alone", 1), ("copies", len(SPEEDS))):
