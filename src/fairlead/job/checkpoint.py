@@ -59,11 +59,27 @@ class CommittedCheckpoint(NamedTuple):
     """ranks → file name; of averaged copies, the file of each, most steps first"""
     weights: tuple[int, ...] = ()
     """files → steps of the copy: the state is their weighted average; empty: files are ranks"""
+    positions: tuple[int, ...] = ()
+    """files → items that a copy was past; empty: as many as steps"""
 
     @property
     def ranks(self) -> int:
         """The size of the gang that wrote it."""
         return 1 if self.weights else len(self.files)
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """The file whose position is the last one within the steps, and its items.
+
+        None if all copies were past more items than the steps that all of them have made.
+        """
+        if not self.positions:
+            return 0, self.steps
+        within = [(p, -i) for i, p in enumerate(self.positions) if p <= self.steps]
+        if not within:
+            return None
+        items, index = max(within)
+        return -index, items
 
 
 def control_directory(directory: str, *, separate: bool = False) -> str:
@@ -124,9 +140,14 @@ def latest(directory: str) -> CommittedCheckpoint | None:
     weights = content.get("weights", [])
     if not isinstance(weights, list) or not all(_is_count(weight) for weight in weights):
         raise UnusableFileError(f"{path}: weights: expected whole numbers")
-    if weights and (len(weights) != len(files) or not all(weights)):
-        raise UnusableFileError(f"{path}: weights: expected the steps of each file, above 0")
-    return CommittedCheckpoint(lease, steps, tuple(files), tuple(weights))
+    if weights and (len(weights) != len(files) or not any(weights)):
+        raise UnusableFileError(f"{path}: weights: expected the steps of each file, some above 0")
+    positions = content.get("positions", [])
+    if not isinstance(positions, list) or not all(map(_is_count, positions)):
+        raise UnusableFileError(f"{path}: positions: expected whole numbers")
+    if positions and len(positions) != len(files):
+        raise UnusableFileError(f"{path}: positions: expected the items of each file")
+    return CommittedCheckpoint(lease, steps, tuple(files), tuple(weights), tuple(positions))
 
 
 def durable_latest(directory: str) -> CommittedCheckpoint | None:
@@ -204,10 +225,19 @@ def write(
     return name
 
 
-def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float = 60.0) -> None:
+def commit(
+    directory: str,
+    lease: int,
+    steps: int,
+    ranks: int,
+    *,
+    positions: tuple[int, ...] = (),
+    wait_s: float = 60.0,
+) -> None:
     """Commit this lease's checkpoint of ``steps`` once all ranks have written their files.
 
-    Raises FencedError if a later lease may write, TimeoutError if a rank's file is missing.
+    A copy commits its position, too. Raises FencedError if a later lease may write, TimeoutError
+    if a rank's file is missing.
     """
     names = [_name(lease, steps, rank) for rank in range(ranks)]
     until = time.monotonic() + wait_s
@@ -218,7 +248,8 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
     with _locked(directory):
         require(directory, lease)
         failpoints.point("job.commit.locked")
-        _replace_latest(directory, CommittedCheckpoint(lease, steps, tuple(names)))
+        latest = CommittedCheckpoint(lease, steps, tuple(names), positions=positions)
+        _replace_latest(directory, latest)
         failpoints.point("job.commit.replaced")
         _remove_obsolete(directory, lease, names)
 

@@ -98,6 +98,8 @@ class LeasedRun(Run):
             read = partial(checkpoint.read_all, directory, committed)
             self._state.resize(read, new_rank=self.rank if self.rank >= ranks else None)
         self.steps_done = self._skip = committed.steps
+        if committed.position is not None:
+            self._state.behind = committed.steps - committed.position[1]
         if self._copy:
             self._copy.position = committed.steps
         else:
@@ -150,25 +152,41 @@ class LeasedRun(Run):
         spare = self._saver.take_spare()
         failpoints.point("job.checkpoint.before")
         if behind and len(chunks) > 1:
-            self._saver.writer.begin(partial(self._write_behind, self._own_steps, chunks, spare))
+            self._saver.writer.begin(
+                partial(self._write_behind, self._own_steps, self._position(), chunks, spare)
+            )
             self._saved_at = time.monotonic()
         else:
-            self._write(self._own_steps, chunks, spare)
+            self._write(self._own_steps, self._position(), chunks, spare)
+
+    def _position(self) -> tuple[int, ...]:
+        """Return the items that a copy is past, which are more than its steps."""
+        return (self.steps_done,) if self._copy else ()
 
     def _write_behind(
-        self, steps: int, chunks: Sequence[Payload], spare: MemoryFile | None
+        self,
+        steps: int,
+        position: tuple[int, ...],
+        chunks: Sequence[Payload],
+        spare: MemoryFile | None,
     ) -> None:
         try:
-            self._write(steps, chunks, spare)
+            self._write(steps, position, chunks, spare)
         except OSError as error:
             _print_to_log(f"no checkpoint at step {steps}: {error}")
 
-    def _write(self, steps: int, chunks: Sequence[Payload], spare: MemoryFile | None) -> None:
+    def _write(
+        self,
+        steps: int,
+        position: tuple[int, ...],
+        chunks: Sequence[Payload],
+        spare: MemoryFile | None,
+    ) -> None:
         lease = self._lease.number
         checkpoint.write(self._directory, lease, steps, self.rank, *chunks, spare=spare)
         failpoints.point("job.checkpoint.written")
         if self.rank == 0:
-            checkpoint.commit(self._directory, lease, steps, self.world_size)
+            checkpoint.commit(self._directory, lease, steps, self.world_size, positions=position)
         elif not checkpoint.wait_for_commit(self._directory, lease, steps):
             checkpoint.require(self._directory, lease)
             raise TimeoutError("rank 0 did not commit the checkpoint")
@@ -186,7 +204,8 @@ class LeasedRun(Run):
             if self._is_complete():
                 break
             if epoch > self._epoch["number"]:
-                self._epoch.update(number=epoch, began_at=self.steps_done)
+                behind = self._state.behind if self._state.has_position else self._skip
+                self._epoch.update(number=epoch, began_at=self.steps_done - behind)
             self._is_last_epoch = epoch == count - 1
             try:
                 yield epoch
@@ -355,7 +374,7 @@ class LeasedRun(Run):
             _print_to_log(f"cannot stay without the device: {error}")
         if unsaved is not None:
             with self._leaving_on_failure():
-                self._write(unsaved, chunks, self._saver.take_spare())
+                self._write(unsaved, self._position(), chunks, self._saver.take_spare())
         environment = parking.wait_for_lease() if parked else None
         if environment is None:
             return None

@@ -52,6 +52,8 @@ class RegisteredState:
         self._new_rank: int | None = None
         self.has_position = False
         """a registered loader or sampler continues where the checkpoint left it"""
+        self.behind = 0
+        """items by which its position is behind the steps of the checkpoint"""
 
     def resize(self, read_ranks: Callable[[], Iterator[Payload]], *, new_rank: int | None) -> None:
         """Restore the checkpoint of a gang of another size, which had no such ``new_rank``.
@@ -81,9 +83,14 @@ class RegisteredState:
             return
         if name not in self.saved.names():
             return
-        # Parameters are copied into their module: a second copy need not fit on the device.
-        to_copy = getattr(stateful, "copies_tensors", False)
-        state = self.saved.take(name, to_copy=to_copy)
+        if _follows_items(name, stateful):
+            state = self.saved.take_position(name)
+            if state is None:  # it begins anew, and the items are skipped
+                return
+        else:
+            # Parameters are copied into their module: a second copy need not fit on the device.
+            to_copy = getattr(stateful, "copies_tensors", False)
+            state = self.saved.take(name, to_copy=to_copy)
         if self._read_ranks is not None and "torch" in sys.modules:
             state = self._joined(name, state, self._read_ranks)
         stateful.load_state_dict(state)
@@ -137,16 +144,20 @@ class RegisteredState:
     def skip(self, iterator: Iterator[Any], count: int) -> tuple[Iterator[Any], int]:
         """Return the items after the first ``count``, and how many of these were missing.
 
-        A registered loader or sampler continues where it was: its items are not skipped.
+        A registered loader or sampler continues where it was: it skips those only that it is
+        behind.
         """
         while count:
             fetched = self.fetched()
             item = next(iterator, self)
             if item is self:
                 break
-            if self.has_position and self.fetched() > fetched:
-                return chain((item,), iterator), 0
             count -= 1
+            if self.has_position and self.fetched() > fetched:
+                if not self.behind:
+                    return chain((item,), iterator), 0
+                self.behind -= 1
+                count = self.behind
         return iterator, count
 
     def mark(self) -> None:
@@ -195,6 +206,14 @@ def adapt(name: str, thing: Any) -> Stateful:
     return stateful
 
 
+def _follows_items(name: str, stateful: Stateful) -> bool:
+    """Return whether a state belongs to a place among the items."""
+    own = name.startswith(_OWN_PREFIX) or isinstance(stateful, Positioned)
+    return own or getattr(stateful, "follows_items", False)
+
+
+_OWN_PREFIX = "fairlead."
+"""beginning of the names of states that the library adds"""
 _RNG = "fairlead.rng"
 """name of the random states, which no keyword argument has"""
 

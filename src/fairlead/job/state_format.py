@@ -117,15 +117,23 @@ class SavedState:
         Tensors are on the devices that they were saved from, where present. A caller that copies
         them gets them on the CPU, in the payload's memory where possible.
         """
-        value = self._tree.pop(name)
-        if self._decoder is None:
-            return value
-        with _damage_reported(name):
-            self._decoder.to_copy = to_copy
-            state = self._decoder.decode(value)
+        state = self._tree[name]
+        if self._decoder is not None:
+            with _damage_reported(name):
+                self._decoder.to_copy = to_copy
+                state = self._decoder.decode(state)
+        self.forget(name)
+        return state
+
+    def take_position(self, name: str) -> Any:
+        """Return and forget the state of an object that follows the items."""
+        return self.take(name)
+
+    def forget(self, name: str) -> None:
+        """Forget the state of an object, if there is one."""
+        self._tree.pop(name, None)
         if not self._tree:
             self._decoder = None  # frees the payload
-        return state
 
 
 @contextmanager

@@ -76,6 +76,7 @@ class CopyChecks:
         parts = {
             int(name.split("-")[0]): steps
             for name, steps in zip(latest.files, latest.weights, strict=True)
+            if steps  # else the file of the checkpoint before, kept for its position
         }
         for lease, steps in parts.items():
             part = job.parts.get(lease, CopyTruth())

@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import pytest
 import torch
 from tests.unit.job.torch.leases import Server, leased
+from torch.utils.data import DataLoader
 
 from fairlead import failpoints
 from fairlead.job import EXIT_PREEMPTED, checkpoint
@@ -38,8 +39,13 @@ class Job:
         checkpoint.commit(directory, lease, steps, 1)
         return directory
 
-    def run(self, lease: int, part: CopyPart | None, total: int = 100) -> tuple[float, int]:
-        """Train under a lease; return the weight at the start and the exit status."""
+    def run(
+        self, lease: int, part: CopyPart | None, total: int = 100, *, epoch: int = 0
+    ) -> tuple[float, int]:
+        """Train under a lease; return the weight at the start and the exit status.
+
+        Items are numbers, or those of a registered loader that shuffles ``epoch`` of them.
+        """
         directory = f"{self.copies}/{lease}" if part else self.directory
         checkpoint.raise_fence(directory, lease)
         environment = {
@@ -52,12 +58,17 @@ class Job:
         model = {"weight": 0.0, "made": 0}
         with leased(lease, environment, None) as run:
             run.register(model=model)
+            items: Iterable[object] = range(total)
+            if epoch:
+                items = shuffled(epoch)
+                run.register(loader=items)
             before = float(model["weight"])
             try:
-                for item in run.steps(range(total)):
-                    self.seen.append(item)
-                    model["weight"] += 1.0
-                    model["made"] += 1
+                for _ in run.epochs(total // epoch) if epoch else (0,):
+                    for item in run.steps(items):
+                        self.seen.append(int(str(item)))
+                        model["weight"] += 1.0
+                        model["made"] += 1
             except SystemExit as left:
                 return before, int(str(left.code))
         return before, 0
@@ -67,6 +78,12 @@ class Job:
         committed = checkpoint.latest(self.directory)
         assert committed is not None
         return committed
+
+
+def shuffled(epoch: int) -> DataLoader[int]:
+    """Return a loader of numbers below ``epoch``, in another order in every pass."""
+    seed = torch.Generator().manual_seed(7)
+    return DataLoader(range(epoch), batch_size=None, shuffle=True, generator=seed)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +116,42 @@ def test_copies_make_all_steps_once_and_the_job_itself_the_last_ones(job: Job) -
     latest = checkpoint.latest(job.directory)
     assert latest == CommittedCheckpoint(4, 100, ("4-100.0.ckpt",))
     assert len(job.seen) == 100
+
+
+@pytest.mark.parametrize("epoch", [100, 25, 0])
+@pytest.mark.parametrize("died", [False, True])
+def test_copies_that_left_at_different_items_cost_no_step(
+    job: Job, epoch: int, died: bool
+) -> None:
+    loader = shuffled(epoch) if epoch else None
+    order = list(chain(*[loader] * (100 // epoch))) if loader else list(range(100))
+    assert job.run(1, CopyPart(1, 20, (0.0, 0.5), job.directory), epoch=epoch)[1] != 0
+    assert job.run(2, CopyPart(2, 15, (0.5, 1.0), job.directory), epoch=epoch)[1] != 0
+    assert job.merged().steps == 35
+    # One copy is slower than planned, or dies without a checkpoint; the other is far ahead.
+    if not died:
+        assert job.run(3, CopyPart(3, 5, (0.0, 0.5), job.directory), epoch=epoch)[1] != 0
+    assert job.run(4, CopyPart(4, 25, (0.5, 1.0), job.directory), epoch=epoch)[1] != 0
+    steps = 60 if died else 65
+    committed = job.merged()
+    assert committed.steps == steps
+    # Where all are ahead, the position is that of the checkpoint before.
+    assert (0 in committed.weights) == died
+    job.seen.clear()
+    assert job.run(5, None, epoch=epoch)[1] == 0
+    assert [int(item) for item in job.seen] == [int(item) for item in order[steps:]]
+    latest = checkpoint.latest(job.directory)
+    assert latest is not None
+    assert latest.steps == 100
+
+
+def test_the_first_copy_that_survives_is_not_ahead_of_its_steps(job: Job) -> None:
+    assert job.run(2, CopyPart(2, 25, (0.5, 1.0), job.directory), epoch=25)[1] != 0
+    committed = job.merged()
+    assert (committed.steps, committed.position) == (25, None)
+    job.seen.clear()
+    assert job.run(3, None, epoch=25)[1] == 0
+    assert len(job.seen) == 75
 
 
 def test_every_item_belongs_to_one_copy_in_proportion_to_its_share() -> None:

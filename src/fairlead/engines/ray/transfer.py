@@ -103,7 +103,9 @@ class RayTransfer:
                     return
         gang = [name for each in parts for name in checkpoint_files(each.order, saved.steps)]
         if saved.committed:
-            latest = CommittedCheckpoint(order.lease, saved.steps, tuple(gang))
+            latest = CommittedCheckpoint(
+                order.lease, saved.steps, tuple(gang), positions=saved.positions
+            )
             try:
                 await asyncio.to_thread(
                     checkpoint.install, order.checkpoint_dir, order.lease, latest

@@ -156,7 +156,9 @@ class CheckpointTransfer:
         self._uncommitted = None if saved.committed else saved.steps
         if saved.committed:
             names = tuple(self._gang_files(saved.steps))
-            committed = CommittedCheckpoint(order.lease, saved.steps, names)
+            committed = CommittedCheckpoint(
+                order.lease, saved.steps, names, positions=saved.positions
+            )
             try:
                 checkpoint.install(str(self._shared), order.lease, committed)
             except checkpoint.FencedError:

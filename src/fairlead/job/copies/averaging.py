@@ -1,7 +1,8 @@
 """Average of the states of a job's copies, weighted by the steps that each has made (HadarE §V).
 
-Floating-point tensors, arrays and numbers are averaged. All other values, such as counters,
-positions and random states, are those of the copy with the most steps.
+Floating-point tensors, arrays and numbers are averaged. All other values, such as counters, are
+those of the copy with the most steps. Positions and random states are those of the copy that is
+the least behind as many items as all copies have made steps.
 """
 
 import sys
@@ -13,16 +14,17 @@ from fairlead.block_file import Payload
 from fairlead.job import checkpoint
 from fairlead.job.state_format import SavedState
 
-_OWN_PREFIX = "fairlead."
-"""beginning of the names of random states and positions, which are never averaged"""
-
 
 def restored_state(
     directory: str, committed: checkpoint.CommittedCheckpoint, rank: int
 ) -> SavedState:
     """Return a rank's state in a committed checkpoint; OSError if a file is damaged."""
     if committed.weights:
-        return AveragedState(list(checkpoint.read_all(directory, committed)), committed.weights)
+        position = committed.position
+        payloads = list(checkpoint.read_all(directory, committed))
+        return AveragedState(
+            payloads, committed.weights, None if position is None else position[0]
+        )
     payload = checkpoint.read(directory, rank)
     assert payload is not None
     return SavedState(payload)
@@ -31,21 +33,38 @@ def restored_state(
 class AveragedState(SavedState):
     """The average of several states, computed by name when it is taken."""
 
-    def __init__(self, payloads: Sequence[Payload], weights: Sequence[int]) -> None:
-        """Read the headers; the first payload is that of the copy with the most steps."""
+    def __init__(
+        self, payloads: Sequence[Payload], weights: Sequence[int], position: int | None = 0
+    ) -> None:
+        """Read the headers; the first payload is that of the copy with the most steps.
+
+        ``position`` is the payload that positions are from, None if there is none.
+        """
         super().__init__(payloads[0])
-        self._others = [SavedState(payload) for payload in payloads[1:]]
+        weighed = [payload for payload, weight in zip(payloads, weights, strict=True) if weight]
+        self._others = [SavedState(payload) for payload in weighed[1:]]
+        self._position = None if position is None else SavedState(payloads[position])
         total = sum(weights)
-        self._weights = [weight / total for weight in weights]
+        self._weights = [weight / total for weight in weights if weight]
 
     def take(self, name: str, *, to_copy: bool = False) -> Any:
         """Return and forget the average of an object's states; KeyError if there is none."""
+        if self._position is not None:
+            self._position.forget(name)
         values = [super().take(name, to_copy=to_copy)]
         for other in self._others:
             if name not in other.names():
                 return values[0]
             values.append(other.take(name, to_copy=to_copy))
-        return values[0] if name.startswith(_OWN_PREFIX) else average(values, self._weights)
+        return average(values, self._weights)
+
+    def take_position(self, name: str) -> Any:
+        """Return the state of an object that follows the items; None without a position."""
+        for copy in (self, *self._others):
+            copy.forget(name)
+        if self._position is None or name not in self._position.names():
+            return None
+        return self._position.take(name)
 
 
 def average(values: Sequence[Any], weights: Sequence[float]) -> Any:

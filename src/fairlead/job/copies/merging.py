@@ -2,13 +2,16 @@
 
 Every copy saves to a directory of its own, named by its lease. The merge links the files of all
 copies into the job's directory and commits them together, with the steps of each as its weight;
-the next processes of the job compute the average. So a merge costs as much for a large model as
+the next processes of the job compute the average. They continue after as many items as the copies
+have made steps: copies of which one was slower than planned, or died, have left at different
+items. If all were past more items, the merged checkpoint keeps the file of the one before it for
+its position. A merge costs as much for a large model as
 for a small one, needs no framework, and a crash at any point leaves either the state before it or
 the merged one.
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from fairlead import failpoints, untrusted_file
@@ -39,13 +42,16 @@ def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> i
     if parts:
         failpoints.point("server.merge.closed")
         parts.sort(key=lambda part: (-part.steps, part.lease))
-        merged = CommittedCheckpoint(
-            max(new),
-            steps,
-            tuple(part.files[0] for part in parts),
-            tuple(part.steps for part in parts),
-        )
+        merged = _averaged(parts, max(new), steps)
         paths = [os.path.join(copies, str(part.lease), part.files[0]) for part in parts]
+        if merged.position is None and base.files and base.position is not None:
+            index, position = base.position
+            merged = merged._replace(
+                files=(*merged.files, base.files[index]),
+                weights=(*merged.weights, 0),
+                positions=(*merged.positions, position),
+            )
+            paths.append(os.path.join(directory, base.files[index]))
         _make_directory(directory, os.path.dirname(paths[0]))
         checkpoint.commit_average(directory, merged, paths, wait_s=_LOCK_TIMEOUT_S)
         failpoints.point("server.merge.committed")
@@ -67,6 +73,19 @@ def fence_earlier_leases(directory: str, copies: str, open_leases: Collection[in
     first = min((*_copy_leases(copies), *open_leases))
     if os.path.isdir(directory) and checkpoint.fence(directory) < first:
         checkpoint.raise_fence(directory, first, wait_s=_LOCK_TIMEOUT_S)
+
+
+def _averaged(parts: Sequence[CommittedCheckpoint], lease: int, steps: int) -> CommittedCheckpoint:
+    """Return the checkpoint of the average of copies."""
+    positions = [part.positions for part in parts]
+    return CommittedCheckpoint(
+        lease,
+        steps,
+        tuple(part.files[0] for part in parts),
+        tuple(part.steps for part in parts),
+        # Copies under an earlier version of the job library have not told theirs.
+        tuple(one[0] for one in positions) if all(positions) else (),
+    )
 
 
 def _copy_leases(copies: str) -> list[int]:

@@ -84,7 +84,9 @@ class OptimizerState:
 
 
 class GeneratorState:
-    """State of a random generator."""
+    """State of a random generator, from which the items' order may be drawn."""
+
+    follows_items = True
 
     def __init__(self, generator: Any) -> None:
         self._generator = generator

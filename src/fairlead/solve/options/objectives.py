@@ -169,7 +169,7 @@ class FaceProgram:
         return self.times(self._solve(cost))
 
     def settle(self, vertex: LinearSolution) -> bool:
-        """Admit from now on only what is as good as this vertex; return whether nothing else is."""
+        """Admit from now on only what is as good as a vertex; return whether nothing else is."""
         row_worth = vertex.row_dual * self._largest
         self._bounds, unique = self._bounds.settled(vertex.column_dual, row_worth)
         return unique

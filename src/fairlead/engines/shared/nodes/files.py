@@ -35,6 +35,8 @@ class CheckpointSaved:
     steps: int
     committed: bool
     """rank 0 runs on this node and has committed the checkpoint"""
+    positions: tuple[int, ...] = ()
+    """of a copy: the items that it was past"""
 
 
 def with_node_paths(order: LaunchOrder, home: str) -> LaunchOrder:
@@ -166,8 +168,10 @@ class NodeFiles:
         except UnusableFileError:  # the end of the lease reports it
             return None
         newest = max(complete)
-        committed = latest is not None and (latest.lease, latest.steps) == (order.lease, newest)
-        saved = CheckpointSaved(order.lease, newest, committed and order.first_rank == 0)
+        saved = CheckpointSaved(order.lease, newest, committed=False)
+        if latest is not None and (latest.lease, latest.steps) == (order.lease, newest):
+            is_first = order.first_rank == 0
+            saved = replace(saved, committed=is_first, positions=latest.positions)
         if self._reported.get(order.lease) == saved:
             return None
         self._reported[order.lease] = saved
