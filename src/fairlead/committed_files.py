@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from fairlead import untrusted_file
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -99,6 +99,8 @@ class Ended:
     """its parked process does not use the library: all of its work is in its memory"""
     switch: str = ""
     """reasons for which its processes, or those before them, did not stay; empty without any"""
+    at: float | None = None
+    """time at which they ended, if the engine knows it by the server's clock"""
 
 
 @dataclass(frozen=True, slots=True)

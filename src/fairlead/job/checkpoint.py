@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, TypeGuard
 
 from fairlead import block_file, failpoints, untrusted_file
 from fairlead.atomic_file import fsync_directory, replace_file
 from fairlead.block_file import Payload
+from fairlead.job.committed import CommittedCheckpoint, parse_committed
 from fairlead.job.saving.memory_file import MemoryFile, remove_file, write_file
 from fairlead.untrusted_file import UnusableFileError
 
@@ -26,10 +26,7 @@ _CHECKPOINT_NAME = re.compile(
 )
 """lease and, for a checkpoint, steps in the names of files that become obsolete: checkpoints, and
 the files in which members announce their last step"""
-_FILE_NAME = re.compile(r"\d{1,18}-\d{1,18}\.\d{1,9}\.ckpt")
-"""name of a rank's file of a checkpoint; leads out of no directory"""
 _MAX_LATEST_BYTES = 16 << 20
-_MAX_NUMBER = 1 << 53
 _POLL_S = 0.02
 _LOCK_POLL_S, _MAX_LOCK_POLL_S = 0.001, 0.05
 _LOCK_TIMEOUT_S = 60.0
@@ -48,38 +45,6 @@ class FencedError(Exception):
 
 class LockHeldError(TimeoutError):
     """Another process has held the lock of a checkpoint directory for too long."""
-
-
-class CommittedCheckpoint(NamedTuple):
-    """The checkpoint that ``latest.json`` names."""
-
-    lease: int
-    steps: int
-    files: tuple[str, ...]
-    """ranks → file name; of averaged copies, the file of each, most steps first"""
-    weights: tuple[int, ...] = ()
-    """files → steps of the copy: the state is their weighted average; empty: files are ranks"""
-    positions: tuple[int, ...] = ()
-    """files → items that a copy was past; empty: as many as steps"""
-
-    @property
-    def ranks(self) -> int:
-        """The size of the gang that wrote it."""
-        return 1 if self.weights else len(self.files)
-
-    @property
-    def position(self) -> tuple[int, int] | None:
-        """The file whose position is the last one within the steps, and its items.
-
-        None if all copies were past more items than the steps that all of them have made.
-        """
-        if not self.positions:
-            return 0, self.steps
-        within = [(p, -i) for i, p in enumerate(self.positions) if p <= self.steps]
-        if not within:
-            return None
-        items, index = max(within)
-        return -index, items
 
 
 def control_directory(directory: str, *, separate: bool = False) -> str:
@@ -132,22 +97,7 @@ def latest(directory: str) -> CommittedCheckpoint | None:
         raise UnusableFileError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
         raise UnusableFileError(f"{path}: not a JSON object")
-    lease, steps, files = (content.get(name) for name in ("lease", "steps", "files"))
-    if not (_is_count(lease) and _is_count(steps)):
-        raise UnusableFileError(f"{path}: lease and steps: expected whole numbers")
-    if not isinstance(files, list) or not files or not all(map(_is_file_name, files)):
-        raise UnusableFileError(f"{path}: files: expected names LEASE-STEPS.RANK.ckpt")
-    weights = content.get("weights", [])
-    if not isinstance(weights, list) or not all(_is_count(weight) for weight in weights):
-        raise UnusableFileError(f"{path}: weights: expected whole numbers")
-    if weights and (len(weights) != len(files) or not any(weights)):
-        raise UnusableFileError(f"{path}: weights: expected the steps of each file, some above 0")
-    positions = content.get("positions", [])
-    if not isinstance(positions, list) or not all(map(_is_count, positions)):
-        raise UnusableFileError(f"{path}: positions: expected whole numbers")
-    if positions and len(positions) != len(files):
-        raise UnusableFileError(f"{path}: positions: expected the items of each file")
-    return CommittedCheckpoint(lease, steps, tuple(files), tuple(weights), tuple(positions))
+    return parse_committed(path, content)
 
 
 def durable_latest(directory: str) -> CommittedCheckpoint | None:
@@ -406,14 +356,6 @@ def _replace(directory: str, name: str, content: bytes) -> None:
         for_directory_owner=True,
         before_rename=lambda: failpoints.point("job.commit.aside"),
     )
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER
-
-
-def _is_file_name(value: object) -> bool:
-    return isinstance(value, str) and _FILE_NAME.fullmatch(value) is not None
 
 
 def _damaged(name: str) -> OSError:

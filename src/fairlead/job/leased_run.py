@@ -23,6 +23,7 @@ from fairlead.job.lease import Lease
 from fairlead.job.registration import RegisteredState
 from fairlead.job.resizing import Resizing
 from fairlead.job.run import Run, T
+from fairlead.job.saving.commit import Made, save
 from fairlead.job.saving.memory_file import MemoryFile
 from fairlead.job.saving.saver import Saver
 from fairlead.job.status_file import StatusFile
@@ -32,6 +33,8 @@ _MAX_METRICS = 100
 _LOOK_S = 1.0
 """seconds between two looks at the handler of SIGTERM, which cost a few microseconds"""
 _EMULATED_SPEED = "FAIRLEAD_EMULATED_STEPS_PER_S"
+
+_Chunks = Sequence[Payload]
 
 
 class LeasedRun(Run):
@@ -98,8 +101,7 @@ class LeasedRun(Run):
             read = partial(checkpoint.read_all, directory, committed)
             self._state.resize(read, new_rank=self.rank if self.rank >= ranks else None)
         self.steps_done = self._skip = committed.steps
-        if committed.position is not None:
-            self._state.behind = committed.steps - committed.position[1]
+        self._state.behind = committed.items_behind
         if self._copy:
             self._copy.position = committed.steps
         else:
@@ -151,47 +153,26 @@ class LeasedRun(Run):
         chunks = self._saver.encode(self._state.state_dicts())
         spare = self._saver.take_spare()
         failpoints.point("job.checkpoint.before")
+        made = self._made(self._own_steps)
         if behind and len(chunks) > 1:
-            self._saver.writer.begin(
-                partial(self._write_behind, self._own_steps, self._position(), chunks, spare)
-            )
+            self._saver.writer.begin(partial(self._write_behind, made, chunks, spare))
             self._saved_at = time.monotonic()
         else:
-            self._write(self._own_steps, self._position(), chunks, spare)
+            self._write(made, chunks, spare)
 
-    def _position(self) -> tuple[int, ...]:
-        """Return the items that a copy is past, which are more than its steps."""
-        return (self.steps_done,) if self._copy else ()
+    def _made(self, steps: int) -> Made:
+        past = (self.steps_done,) if self._copy else ()
+        return Made(self._lease.number, self.rank, self.world_size, steps, past)
 
-    def _write_behind(
-        self,
-        steps: int,
-        position: tuple[int, ...],
-        chunks: Sequence[Payload],
-        spare: MemoryFile | None,
-    ) -> None:
+    def _write_behind(self, made: Made, chunks: _Chunks, spare: MemoryFile | None) -> None:
         try:
-            self._write(steps, position, chunks, spare)
+            self._write(made, chunks, spare)
         except OSError as error:
-            _print_to_log(f"no checkpoint at step {steps}: {error}")
+            _print_to_log(f"no checkpoint at step {made.steps}: {error}")
 
-    def _write(
-        self,
-        steps: int,
-        position: tuple[int, ...],
-        chunks: Sequence[Payload],
-        spare: MemoryFile | None,
-    ) -> None:
-        lease = self._lease.number
-        checkpoint.write(self._directory, lease, steps, self.rank, *chunks, spare=spare)
-        failpoints.point("job.checkpoint.written")
-        if self.rank == 0:
-            checkpoint.commit(self._directory, lease, steps, self.world_size, positions=position)
-        elif not checkpoint.wait_for_commit(self._directory, lease, steps):
-            checkpoint.require(self._directory, lease)
-            raise TimeoutError("rank 0 did not commit the checkpoint")
-        failpoints.point("job.commit.after")
-        self._lease.saved_steps = steps
+    def _write(self, made: Made, chunks: _Chunks, spare: MemoryFile | None) -> None:
+        save(self._directory, made, chunks, spare)
+        self._lease.saved_steps = made.steps
         self._saved_at = time.monotonic()
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -374,7 +355,7 @@ class LeasedRun(Run):
             _print_to_log(f"cannot stay without the device: {error}")
         if unsaved is not None:
             with self._leaving_on_failure():
-                self._write(unsaved, self._position(), chunks, self._saver.take_spare())
+                self._write(self._made(unsaved), chunks, self._saver.take_spare())
         environment = parking.wait_for_lease() if parked else None
         if environment is None:
             return None

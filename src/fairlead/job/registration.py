@@ -85,7 +85,7 @@ class RegisteredState:
             return
         if _follows_items(name, stateful):
             state = self.saved.take_position(name)
-            if state is None:  # it begins anew, and the items are skipped
+            if state is None:  # it starts from the first item, and skips
                 return
         else:
             # Parameters are copied into their module: a second copy need not fit on the device.

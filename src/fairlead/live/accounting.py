@@ -115,11 +115,15 @@ class JobCounters:
             return
         unsaved = event.steps if event.unsaved is None else event.unsaved
         ends = zip(event.lease.tolist(), event.steps.tolist(), unsaved.tolist(), strict=True)
-        for lease, kept, in_memory in ends:
-            self._lease_ended(lease, kept, in_memory, event)
+        for i, (lease, kept, in_memory) in enumerate(ends):
+            until = event.at if event.held_until is None else float(event.held_until[i])
+            self._lease_ended(lease, until, kept, in_memory, event)
 
-    def _lease_ended(self, lease: int, kept: float, unsaved: float, event: ev.LeasesEnded) -> None:
+    def _lease_ended(
+        self, lease: int, until: float, kept: float, unsaved: float, event: ev.LeasesEnded
+    ) -> None:
         began_at, before = self._began.pop(lease, (event.at, 0.0))
+        until = max(until, began_at)
         reported, places = self._steps.pop(lease, 0.0), self._places.pop(lease, ())
         devices = self._devices.pop(lease, ())
         job_id = self._job_of_lease.pop(lease, None)
@@ -138,11 +142,11 @@ class JobCounters:
         counts.preemptions += preempted or lost
         of_tenant.preemptions += preempted or lost
         if state == JobState.FINISHED:
-            self._job_ended(JobTransition(job_id, "finished", event.at))
+            self._job_ended(JobTransition(job_id, "finished", until))
         if preempted or lost:
             self.transitions.append(JobTransition(job_id, "preempted", event.at, lease))
-        counts.held_s += max(event.at - began_at, 0.0)
-        for held in _held(tenant, places, began_at, event.at):
+        counts.held_s += until - began_at
+        for held in _held(tenant, places, began_at, until):
             counts.device_s += held.devices * (held.ended_at - held.began_at)
             self.usage.add(held)
         record = LeaseRecord(
@@ -150,7 +154,7 @@ class JobCounters:
             nodes=_sizes(places, "node"),
             accelerators=_sizes(places, "accelerator"),
             started_at=began_at,
-            ended_at=event.at,
+            ended_at=until,
             ending=event.outcome,
             steps=0.0,
         )
@@ -159,14 +163,12 @@ class JobCounters:
         if unsaved <= kept:
             self._steps_saved(job_id, kept, suspended=event.suspended)
         if event.suspended:
-            self.suspended.add(job_id, lease, max(event.at - began_at, 0.0))
+            self.suspended.add(job_id, lease, until - began_at)
         else:
             in_process_s = self.suspended.take(job_id)
             self._count_lost(job_id, in_process_s if event.outcome in ("failed", "lost") else 0.0)
         ending = "preempted" if preempted else event.outcome
-        self._add_interval(
-            HeldInterval(lease, job_id, tenant, devices, began_at, event.at, ending)
-        )
+        self._add_interval(HeldInterval(lease, job_id, tenant, devices, began_at, until, ending))
 
     def _steps_saved(self, job_id: str, kept: float, *, suspended: bool = False) -> None:
         """Count the work of a job's last lease, after which a checkpoint has ``kept`` steps.

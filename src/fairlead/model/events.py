@@ -121,6 +121,8 @@ class LeasesEnded:
     """steps in the memory of processes that stay and are saving them; ``StepsSaved`` follows"""
     suspended: bool = field(default=False, metadata=OMIT_IF_EMPTY)
     """their processes stay with all of their work in memory, and save none"""
+    held_until: FloatArray | None = field(default=None, metadata=OMIT_IF_NONE)
+    """time at which their devices were given up, if the server saw it only later"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead.engines.keeper import lease_dir
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
 

@@ -1,15 +1,19 @@
 """The live system with real processes: no step is lost or counted twice."""
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib import request
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
 from tests.e2e.support.trained_line import check_result
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -146,3 +150,26 @@ def test_an_invalid_submission_is_refused_with_the_name_of_the_field(server: Liv
         assert status == 422, text
         assert json.loads(text)["error"]["field"] == field
     assert server.client.get("/v1/jobs") == []
+
+
+def test_time_without_a_server_does_not_count_as_time_on_devices(server: LiveServer) -> None:
+    limits = {"workload": "small", "retries": 0, "time_limit_s": 12.0}
+    ends = server.client.submit(["sleep", "1"], **limits)["id"]
+    lost = server.client.submit(["sleep", "100"], **limits)["id"]
+    homes = {}
+    for job in (ends, lost):
+        lease, _ = until(partial(server.running_lease, job))
+        homes[job] = server.data / "leases" / str(lease)
+    server.kill()
+    until((homes[ends] / "exit.json").exists)
+    keeper = json.loads((homes[lost] / "members.json").read_text())["keeper"]
+    os.kill(keeper, signal.SIGKILL)
+    time.sleep(14.0)
+    started_at = time.time()
+    server.start()
+    ended = server.client.wait(ends, timeout_s=90)
+    assert ended["state"] == "finished"
+    assert ended["ended_at"] < started_at - 8.0
+    assert ended["held_s"] < 6.0
+    until(lambda: server.client.get(f"/v1/jobs/{lost}/leases")["ended"])
+    assert server.client.job(lost)["state"] in ("queued", "running")  # within its time limit

@@ -8,7 +8,7 @@ from tests.faults.machine.machine import Process
 from tests.faults.record import CopyTruth, JobTruth, RunRecord
 
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.job.copies.part import COPY, STEPS
 from fairlead.job.state_format import decode_state
 

@@ -9,7 +9,8 @@ import pytest
 
 from fairlead import failpoints
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint, FencedError
+from fairlead.job.checkpoint import FencedError
+from fairlead.job.committed import CommittedCheckpoint
 
 
 def save(directory: Path, lease: int, steps: int, payload: bytes = b"x", ranks: int = 1) -> None:

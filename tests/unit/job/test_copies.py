@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader
 
 from fairlead import failpoints
 from fairlead.job import EXIT_PREEMPTED, checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint, FencedError
+from fairlead.job.checkpoint import FencedError
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.job.copies.averaging import average, restored_state
 from fairlead.job.copies.merging import fence_earlier_leases, merge_copies
 from fairlead.job.copies.part import CopyPart

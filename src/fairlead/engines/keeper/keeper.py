@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fairlead import failpoints
@@ -158,7 +159,7 @@ class Keeper:
 
     def report(self, ended: Ended) -> None:
         """Persist the end of the gang."""
-        lease_dir.write_ended(self._directory, ended)
+        lease_dir.write_ended(self._directory, replace(ended, at=time.time()))
 
     def _fetch_secrets(self) -> bool:
         """Fetch the job's secrets; return False if the gang must not start."""

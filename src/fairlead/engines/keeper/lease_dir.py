@@ -321,6 +321,12 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
     )
 
 
+def ended_at(directory: Path) -> float | None:
+    """Return the time of a lease's end by the clock of its node; None if it is unknown."""
+    at = (read_json(directory / "exit.json") or {}).get("at")
+    return float(at) if is_number(at) else None
+
+
 def _open_lock(path: Path) -> TextIO:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return open(untrusted_file.open_regular(path, flags, 0o600), "a", encoding="ascii")

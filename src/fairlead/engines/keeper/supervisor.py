@@ -176,6 +176,8 @@ class KeeperSupervisor:
                     # Their devices are not free yet.
                     asyncio.get_running_loop().call_later(_START_POLL_S, self._recover, lease)
                     return
+                if ended is not None:  # perhaps while no server ran
+                    ended = replace(ended, at=lease_dir.ended_at(directory))
                 if ended is not None and unsaved:  # a process has stayed to save its steps
                     steps = _checkpointed_steps(directory)
                     ended = replace(ended, steps=steps, unsaved=None)

@@ -27,7 +27,7 @@ from fairlead.engines.shared.nodes.files import (
     with_node_paths,
 )
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 
 log = structlog.get_logger("fairlead.ray")
 

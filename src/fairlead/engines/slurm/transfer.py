@@ -26,7 +26,7 @@ from fairlead.engines.shared.nodes.files import (
     with_node_paths,
 )
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
 _POLL_S = 0.1

@@ -12,12 +12,11 @@ from typing import Any
 
 from fairlead.block_file import Payload
 from fairlead.job import checkpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.job.state_format import SavedState
 
 
-def restored_state(
-    directory: str, committed: checkpoint.CommittedCheckpoint, rank: int
-) -> SavedState:
+def restored_state(directory: str, committed: CommittedCheckpoint, rank: int) -> SavedState:
     """Return a rank's state in a committed checkpoint; OSError if a file is damaged."""
     if committed.weights:
         position = committed.position

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from fairlead import failpoints, untrusted_file
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
 _LOCK_TIMEOUT_S = 2.0

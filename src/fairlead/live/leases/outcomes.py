@@ -1,6 +1,7 @@
 """Outcomes of leases: their events, the retries of failed jobs, and the notices to users."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 300.0
 _EARLY_LOSS_S, _LOST_RETRY_S = 5.0, 1.0
 """a lease lost this early may be lost repeatedly, so its job is held for this long"""
 _FENCE_DAMAGED = "fence in the checkpoint directory: lease {} was never launched: remove the file"
+_SEEN_S = 5.0
+"""an end that is reported so soon was seen by this server"""
 _LAUNCH_RETRY_S = 5.0
 """backoff after a failed launch, for instance because the disk is full"""
 
@@ -149,7 +152,7 @@ class LeaseOutcomes:
         if ended.fence is not None and ended.fence > self._queries.lease_bound:
             # Every later lease would be refused as well.
             ended = replace(ended, ending="failed", message=_FENCE_DAMAGED.format(ended.fence))
-        self._history.lease_ended(lease, ended, at)
+        self._history.lease_ended(lease, ended, _held_until(at, lease, ended))
         self._announce(at, lease, ended)
         events = self.events_for(at, lease, ended, retry_s=retry_s)
         if ended.steps is not None and ended.ending != "finished":
@@ -166,10 +169,15 @@ class LeaseOutcomes:
         """
         spec, number = self._specs[lease.job], self._queries.job_number(lease.job)
         outcome, steps = logged_outcome(ended.ending), self.steps(at, lease, ended)
-        unsaved = self._unsaved(at, lease, ended, steps)
-        lease_of = np.array([ended.lease])
+        until = _held_until(at, lease, ended)
         ends = ev.LeasesEnded(
-            at, lease_of, np.array([steps]), outcome, unsaved, suspended=ended.suspended
+            at,
+            np.array([ended.lease]),
+            np.array([steps]),
+            outcome,
+            self._unsaved(at, lease, ended, steps),
+            suspended=ended.suspended,
+            held_until=None if until == at else np.array([until]),
         )
         claimed = max(steps, ended.steps or 0.0)
         if lease.copy:
@@ -181,7 +189,7 @@ class LeaseOutcomes:
             )
             ends = replace(ends, outcome="failed")
             return [ends] if self._queries.has_ended(number) else [ev.JobFailed(at, spec.id), ends]
-        if ended.ending != "finished" and self._has_used_its_time(at, spec, lease):
+        if ended.ending != "finished" and self._has_used_its_time(until, spec, lease):
             self.cancel_backoff(spec.id)
             return [ends] if self._queries.has_ended(number) else [ev.JobFailed(at, spec.id), ends]
         if outcome == "lost" and retry_s is None and at - lease.launched_at < _EARLY_LOSS_S:
@@ -279,6 +287,18 @@ class LeaseOutcomes:
             return [ev.JobReleased(at, job_id)] if retried else []
 
         return make
+
+
+def _held_until(at: float, lease: OpenLease, ended: Ended) -> float:
+    """Return the time at which a lease's devices were given up.
+
+    If no server ran then, that was before the end is known. The lease of an earlier server whose
+    processes were lost meanwhile did not outlive its round.
+    """
+    until = at if ended.at is None else ended.at
+    if ended.ending == "lost" and math.isnan(lease.launched_at):
+        until = min(until, lease.until)
+    return at if at - until < _SEEN_S else until
 
 
 def _is_short(spec: JobSpec, lease: OpenLease, steps: float) -> bool:

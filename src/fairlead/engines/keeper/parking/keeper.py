@@ -25,6 +25,7 @@ from fairlead.engines.keeper.parking.answers import AnsweringKeeper
 from fairlead.engines.keeper.parking.parked import take_next
 from fairlead.engines.keeper.start import WAKE_SIGNAL
 from fairlead.job import checkpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.job.keeper.channel import RENDEZVOUS
 from fairlead.untrusted_file import UnusableFileError
 
@@ -39,7 +40,7 @@ class ParkingKeeper(AnsweringKeeper):
         super().__init__(directory, order)
         self._save_by = float("inf")
         """time at which the parked processes are killed unless they have saved their steps"""
-        self._committed: checkpoint.CommittedCheckpoint | None = None
+        self._committed: CommittedCheckpoint | None = None
         """checkpoint of the parked processes"""
         self._had_lease = True
         """the processes have run under a lease, and have their state in memory"""

@@ -18,7 +18,7 @@ from fairlead.code_snapshot.location import SUFFIX, code_dir, remove_code
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import log_file
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.job.committed import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
 JOB_FILE_ERRORS = (checkpoint.FencedError, checkpoint.LockHeldError, UnusableFileError)
