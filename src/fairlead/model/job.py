@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fairlead.model.errors import InputError, require
 
 DEFAULT_TENANT = "default"
+DEADLINE_TOLERANCE = 1e-6
+"""relative rounding error up to which a deadline counts as met"""
 OMIT_IF_EMPTY = {"written": "unless empty"}
 """metadata of a field that the event log omits while it is empty"""
 OMIT_IF_NONE = {"written": "unless None"}

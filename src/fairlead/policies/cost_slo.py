@@ -8,15 +8,13 @@ import numpy as np
 from fairlead.model.allocation import Allocation, MissedDeadline
 from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities
+from fairlead.model.job import DEADLINE_TOLERANCE
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.kept_table import KeptTable
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.totals import job_options, prices
 from fairlead.policies.base import WarmStart, effective_speed, empty_allocation
 from fairlead.solve.options.objectives import best_ratio_above
-
-# Relative rounding error up to which a deadline counts as met.
-_DEADLINE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def needed_speed(snap: Snapshot) -> FloatArray:
 
 
 def _late(snap: Snapshot, needed: FloatArray, speed: FloatArray) -> tuple[MissedDeadline, ...]:
-    rows = (speed < needed * (1 - _DEADLINE_TOLERANCE)).nonzero()[0]
+    rows = (speed < needed * (1 - DEADLINE_TOLERANCE)).nonzero()[0]
     return tuple(
         MissedDeadline(snap.ids[snap.job[row]], float(needed[row]), float(speed[row]))
         for row in rows.tolist()

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Job
+from fairlead.model.job import DEADLINE_TOLERANCE, Job
 from fairlead.model.snapshot import gangs_by_accelerator
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.model.tenants.tenant import Tenant
@@ -165,11 +165,11 @@ def percentile(values: FloatArray, percent: float) -> float:
 
 
 def _missed(jobs: Sequence[Job], end: FloatArray) -> int:
-    due = np.array(
-        [np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s for job in jobs]
-    )
-    late = np.where(np.isnan(end), np.inf, end) > due
-    return int(np.count_nonzero(late))
+    """Return the number of jobs that ended after their deadlines, rounding aside, or never."""
+    arrival = np.array([job.arrival_at for job in jobs])
+    allowed = np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs])
+    taken = np.where(np.isnan(end), np.inf, end - arrival)
+    return int(np.count_nonzero(taken > allowed * (1 + DEADLINE_TOLERANCE)))
 
 
 def finish_time_fairness(

@@ -170,6 +170,21 @@ def test_stuck_fluid_run_counts_until_its_last_event() -> None:
         assert share == {"red": pytest.approx(10 / 210), "blue": pytest.approx(200 / 210)}
 
 
+def test_deadline_missed_by_a_rounding_error_counts_as_met() -> None:
+    """Each job has the device for 10 s; the third ends a millisecond late."""
+    jobs = tuple(
+        replace(job(f"{i}", 1e6 * i, 40.0), deadline_s=deadline_s)
+        for i, deadline_s in enumerate((10.0, 10.0 - 1e-8, 10.0 - 1e-3, None))
+    )
+    scenario = Scenario(
+        cluster=Cluster.of({"v100": 1}),
+        speeds=SPEEDS,
+        jobs=jobs,
+        mechanism=create_mechanism("fifo"),
+    )
+    assert figures_of(scenario).slo_violations == 1
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     cluster = Cluster.of({name: draw(st.integers(2, 4)) for name in ACCELERATORS}, per_node=2)
