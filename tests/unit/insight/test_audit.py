@@ -276,6 +276,22 @@ def test_search_misreports_the_scale_if_the_policy_depends_on_it() -> None:
     assert (result.misreports.under.multipliers < 1).all()
 
 
+@pytest.mark.parametrize("short", [100.0, 10.0])
+def test_search_misreports_the_scale_even_if_small_changes_have_no_effect(short: float) -> None:
+    """The short job gets the fast device once it seems the longest, 10 or 100 times as slow."""
+    jobs = tuple(
+        InstanceJob(id=f"{steps:g}", speeds={"fast": 2.0, "slow": 1.0}, steps_left=steps)
+        for steps in (1000.0, short)
+    )
+    snap = snapshot_of(Instance(Cluster.of({"fast": 1, "slow": 1}), jobs))
+    result = measure("makespan", snap)
+    assert result.misreports is not None
+    under = result.misreports.under
+    assert under is not None
+    assert under.gain == pytest.approx(1.0)
+    assert (under.multipliers < 1).all()
+
+
 def test_search_tries_equal_participants_once() -> None:
     result = measure("oef", market([[1, 2]] * 6 + [[1, 3]] * 4))
     assert result.misreports is not None

@@ -9,6 +9,9 @@ tries a few misreports: multiples on single accelerators and on all, misreports 
 speed-ups of others, where gains often jump, and evenly distributed ones over all accelerators. The
 better half of the participants tries more, and so on; the last ones improve their best misreport
 step by step, on single accelerators and on pairs.
+
+Whether a policy depends on the scale is tried first: all participants change theirs, then a few
+change theirs alone and by far, since a small change may alter no share.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,6 +33,10 @@ _GRID = (2.0, 1.1, 1.4, 5.0, 1.02, 1.2, 3.0, 10.0)
 """multipliers of over-reports, the most revealing first; under-reports use their inverses"""
 _MAX_LOG_MULTIPLIER = np.log(20.0)
 _WIDE = np.log(5.0)
+_FAR = (100.0, 1000.0)
+"""further multipliers of the scale: lengths of jobs differ more than speeds"""
+_SCALED_ALONE = 4
+"""participants that change their scale alone, to see whether the policy depends on it"""
 _CLIMBERS = 2
 _STEPS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """step sizes of a climb, in logarithms of multipliers"""
@@ -68,10 +75,10 @@ def search(
     solves: int = SOLVES,
     progress: Callable[[int, int], None] | None = None,
 ) -> MisreportSearchResult:
-    """Return the most profitable over-report and under-report found with ``solves`` solves."""
+    """Return the most profitable over-report and under-report found with about ``solves``."""
     state = _MisreportSearch(evaluator, solves, progress)
     for i, side in enumerate(SIDES):
-        state.run(side, state.done + (solves - state.done) // (2 - i))
+        state.run(side, state.done + (state.solves - state.done) // (2 - i))
     over, under = (state.confirmed(side) for side in SIDES)
     return MisreportSearchResult(over, under, state.done, len(state.searched), state.gains())
 
@@ -86,12 +93,13 @@ class _MisreportSearch:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._evaluator = evaluator
-        self._solves = solves
         self._progress = progress
         self._first_equal = evaluator.first_equal()
         self._best: dict[tuple[Side, int], tuple[float, FloatArray]] = {}
-        self.done = 1
-        self._scaled = evaluator.depends_on_scale()
+        self.done = 0
+        self._scaled = self._depends_on_scale()
+        # However long that took, as many misreports are tried.
+        self.solves = solves + self.done - 1
         slowest = evaluator.slowest().tolist()
         self._spaces = {
             i: _MisreportSpace.of(evaluator.speed(i), slowest[i], self._scaled)
@@ -99,12 +107,23 @@ class _MisreportSearch:
         }
         self.searched = self._chosen()
 
+    def _depends_on_scale(self) -> bool:
+        """Return whether the policy depends on absolute speeds, beyond the speed-ups."""
+        for factors in _scales(self._first_equal):
+            self.done += 1
+            try:
+                if self._evaluator.depends_on_scale(factors):
+                    return True
+            except SolveError:
+                continue  # without an allocation nothing is known
+        return False
+
     def _chosen(self) -> list[int]:
         """Return the participants to search: all distinct ones, or a spread sample of too many."""
         able = [i for i, space in sorted(self._spaces.items()) if space.directions]
         # Two sides, two multipliers each.
         cost = 4 * max((len(self._spaces[i].directions) for i in able), default=1)
-        limit = max(self._solves // cost, 1)
+        limit = max(self.solves // cost, 1)
         if len(able) <= limit:
             return able
         able.sort(key=lambda i: self._spaces[i].steepest)
@@ -137,6 +156,7 @@ class _MisreportSearch:
         near.sort(key=lambda logs: float(np.abs(logs).sum()))
         sources = [
             grid,
+            (sign * np.log(factor) * way for factor in _FAR for way in space.scale),
             iter(near),
             (sign * point for point in _low_discrepancy_points(len(space.directions[0]))),
         ]
@@ -149,7 +169,7 @@ class _MisreportSearch:
                     yield logs
 
     def _climb(self, side: Side, i: int, until: int) -> None:
-        sign = 1.0 if side == "over" else -1.0
+        sign, limit = 1.0 if side == "over" else -1.0, self._spaces[i].limit
         for step in _STEPS:
             better = True
             while better:
@@ -158,7 +178,7 @@ class _MisreportSearch:
                     if self.done >= until:
                         return
                     logs = at + step * move
-                    logs = sign * np.clip(sign * logs, 0.0, _MAX_LOG_MULTIPLIER)
+                    logs = sign * np.clip(sign * logs, 0.0, limit)
                     if not np.array_equal(logs, at):
                         self._try(side, i, logs)
                 better = self._best[side, i][0] > before + 1e-9
@@ -171,7 +191,7 @@ class _MisreportSearch:
             gain = -1.0  # without an allocation there is no gain
         self.done += 1
         if self._progress:
-            self._progress(min(self.done, self._solves), self._solves)
+            self._progress(min(self.done, self.solves), self.solves)
         held = self._best.get((side, i))
         if held is None or gain > held[0]:
             self._best[side, i] = gain, logs
@@ -240,6 +260,18 @@ class _MisreportSpace:
         return cls(log - log[slowest], slowest, free, scaled, tuple(directions))
 
     @property
+    def scale(self) -> FloatArray:
+        """The direction of the scale, as the only row; no row if the policy ignores it."""
+        width = len(self.free) + self.scaled
+        return np.eye(width)[len(self.free) :]
+
+    @property
+    def limit(self) -> FloatArray:
+        """The largest logarithm of each multiplier."""
+        speedups = np.full(len(self.free), _MAX_LOG_MULTIPLIER)
+        return np.append(speedups, [np.log(_FAR[-1])] * self.scaled)
+
+    @property
     def steepest(self) -> float:
         return float(np.nanmax(self.log_speedup))
 
@@ -259,6 +291,17 @@ class _MisreportSpace:
             for close in (1 - _NEAR_OTHER, 1 + _NEAR_OTHER):
                 if part.any():
                     yield np.where(part != 0, part + np.log(close), 0.0)
+
+
+def _scales(first_equal: IntArray) -> Iterator[FloatArray]:
+    """Yield multipliers of participants' scales: different ones of all, then far ones of one."""
+    n = len(first_equal)
+    yield np.array([2.0, 0.5, 3.0])[np.arange(n) % 3]
+    distinct = np.unique(first_equal)
+    spread = np.linspace(0, len(distinct) - 1, min(len(distinct), _SCALED_ALONE)).astype(int)
+    for i in distinct[spread].tolist():
+        for factor in (1 / _FAR[-1], _FAR[-1]):
+            yield np.where(np.arange(n) == i, factor, 1.0)
 
 
 def _low_discrepancy_points(width: int) -> Iterator[FloatArray]:

@@ -97,11 +97,12 @@ class MisreportEvaluator:
             after = normalised(self.snap, speed)[jobs].sum()
         return float((after - self.truthful.value[participant]) / self.scale[participant])
 
-    def depends_on_scale(self) -> bool:
-        """Return whether the policy depends on absolute speeds, beyond the speed-ups."""
-        factor = np.array([2.0, 0.5, 3.0])[np.arange(len(self.snap.profile)) % 3]
+    def depends_on_scale(self, factors: FloatArray) -> bool:
+        """Return whether any share changes if all participants multiply their speeds by these."""
+        participant = participant_of_job(self.snap, self.participants)
+        factor = np.where(participant >= 0, factors[participant], 1.0)
         reported = self.snap
-        for by in np.unique(factor).tolist():
+        for by in np.unique(factor[factor != 1.0]).tolist():
             reported = with_reported_speeds(
                 reported, np.flatnonzero(factor == by), np.full(len(reported.capacity), by)
             )
