@@ -27,10 +27,12 @@ ALIBABA = "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
 @pytest.mark.parametrize(
     ("form", "data", "field"),
     [
-        ("philly", "vc,seq,arrival_s,num_gpus,duration_s\nx,0,0,0,5\n", "num_gpus"),
+        ("philly", "vc,seq,arrival_s,num_gpus,duration_s\nx,0,0,-1,5\n", "num_gpus"),
+        ("philly", "vc,seq,arrival_s,num_gpus,duration_s\nx,0,0,0,5\n", None),
         ("philly", "vc,seq,arrival_s,num_gpus,duration_s\nx,0,-1,1,5\n", "arrival_s"),
         ("philly", "vc,seq,arrival_s,num_gpus\nx,0,0,1\n", "duration_s"),
-        ("itp", "job_id,submission_time,duration,num_gpu\na,0,0,1\n", "duration"),
+        ("itp", "job_id,submission_time,duration,num_gpu\na,0,-1,1\n", "duration"),
+        ("itp", "job_id,submission_time,duration,num_gpu\na,0,0,1\n", None),
         ("itp", "job_id,submission_time,duration\na,0,5\n", "num_gpu"),
         ("sacct", "JobID|Submit|ElapsedRaw\n1|2026-01-01T00:00:00|5\n", "AllocTRES"),
         ("sacct", "JobID|Submit|ElapsedRaw|AllocTRES\n1|noon|5|gres/gpu=1\n", "Submit"),

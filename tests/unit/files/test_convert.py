@@ -117,6 +117,18 @@ def test_an_unknown_virtual_cluster_is_refused(tmp_path: Path, speeds: SpeedTabl
         convert(put(tmp_path, PHILLY), speeds, tenant="z")
 
 
+@pytest.mark.parametrize(
+    ("log", "rows"),
+    [(PHILLY, "z,0,60,0,100\nz,1,60,1,0\n"), (ITP, "j2,100,100,0\nj3,90,0,1\n")],
+)
+def test_rows_that_used_no_gpu_or_never_ran_are_left_out_and_counted(
+    tmp_path: Path, speeds: SpeedTable, log: str, rows: str
+) -> None:
+    converted = convert(put(tmp_path, log + rows), speeds)
+    assert converted.left_out == 2
+    assert list(converted.trace) == list(convert(put(tmp_path, log), speeds).trace)
+
+
 def test_the_seed_changes_only_workloads(tmp_path: Path) -> None:
     rows = "".join(f"x,{i},{i},1,100\n" for i in range(50))
     path = put(tmp_path, PHILLY.splitlines()[0] + "\n" + rows)

@@ -66,15 +66,3 @@ def not_negative(reader: Callable[[object], N]) -> Callable[[object], N]:
         return result
 
     return read
-
-
-def positive(reader: Callable[[object], N]) -> Callable[[object], N]:
-    """Return a reader that also refuses numbers that are not above 0."""
-
-    def read(value: object) -> N:
-        result = reader(value)
-        if result <= 0:
-            raise InputError(f"not above 0: {quote(value)}", fix="expected more than 0")
-        return result
-
-    return read

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from fairlead.files.parsing.fields import name, number, whole_number
 from fairlead.files.parsing.log_rows import (
     RowCells,
+    not_negative,
     parse_rows,
-    positive,
     time_s,
 )
 from fairlead.files.parsing.table import read_table
@@ -50,17 +50,24 @@ def unpack(data: bytes, source: str) -> list[tuple[str, SourceText]]:
     return sorted(logs, key=lambda pair: pair[0])
 
 
-def itp_shapes(text: SourceText, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int, JobShape]]:
-    """Yield line and shape of each job; the log's cluster is the tenant.
+def itp_shapes(
+    text: SourceText, cluster: str = DEFAULT_TENANT
+) -> Iterator[tuple[int, JobShape | None]]:
+    """Yield line and shape of each job; None for jobs without GPUs and jobs that never ran.
 
-    Arrivals stay in the log's time, which is the same for all clusters.
+    The log's cluster is the tenant. Arrivals stay in the log's time, which is the same for all
+    clusters.
     """
     table = read_table(text, required=COLUMNS, optional=WITH_MODELS)
     for line, shape in parse_rows(table, _shape):
-        yield line, replace(shape, tenant=cluster)
+        yield line, shape and replace(shape, tenant=cluster)
 
 
-def _shape(cells: RowCells) -> JobShape:
+def _shape(cells: RowCells) -> JobShape | None:
+    n_devices = cells.read("num_gpu", not_negative(whole_number))
+    duration_s = cells.read("duration", not_negative(number))
+    if n_devices == 0 or duration_s == 0:
+        return None
     arrival_s = cells.read("submission_time", time_s)
     deadline_s = None
     if cells.text("deadline"):
@@ -75,8 +82,8 @@ def _shape(cells: RowCells) -> JobShape:
     return JobShape(
         id=cells.read("job_id", name),
         arrival_s=arrival_s,
-        n_devices=cells.read("num_gpu", positive(whole_number)),
-        duration_s=cells.read("duration", positive(number)),
+        n_devices=n_devices,
+        duration_s=duration_s,
         deadline_s=deadline_s,
         workload=workload or None,
     )
