@@ -127,14 +127,17 @@ def simulate(
     noise: float = 0.0,
     plan_on: float = 0.5,
     explore: bool = False,
+    failures: str | Path | None = None,
     window: tuple[int, int] | None = None,
     tenants_file: str | Path | None = None,
     skip_impossible: bool = False,
+    seed: int = 0,
 ) -> Simulation:
     """Run a trace through the scheduler in virtual time.
 
-    The parameters are the options of ``fairlead simulate``: ``cluster`` is a specification such
-    as ``"v100=8,k80=16"`` or a YAML file, ``trace`` and ``speeds`` are files or bundled names.
+    The parameters are the options of ``fairlead simulate``, except its outputs ``--log`` and
+    ``--json``: ``cluster`` is a specification such as ``"v100=8,k80=16"`` or a YAML file,
+    ``trace`` and ``speeds`` are files or bundled names, ``window`` is a pair such as ``(0, 20)``.
     ``result.skipped`` lists the jobs that ``skip_impossible`` left out.
     """
     options = SimulationOptions(
@@ -151,9 +154,11 @@ def simulate(
         noise=noise,
         plan_on=plan_on,
         explore=explore,
+        failures=None if failures is None else Path(failures),
         window=None if window is None else f"{window[0]}:{window[1]}",
         tenants_file=None if tenants_file is None else Path(tenants_file),
         skip_impossible=skip_impossible,
+        seed=seed,
     )
     try:
         scenario = scenario_of(options)

@@ -1,5 +1,6 @@
 """The Python API for notebooks: the same figures as the command line, as tables."""
 
+import inspect
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import fairlead
+from fairlead.cli.research.simulate import simulate as simulate_command
 from fairlead.model.errors import InputError, UsageError
 from fairlead.notebook import FIGURES, Table
 
@@ -26,6 +28,28 @@ def test_simulate_gives_the_figures_of_the_command_line() -> None:
     assert run.summary == {name: expected[name] for name in FIGURES}
     assert list(run.jobs.as_dicts()) == expected["jobs"]
     assert list(run.tenants.as_dicts()) == expected["tenants"]
+
+
+def test_the_parameters_are_the_options_of_the_command_line_but_for_outputs() -> None:
+    options = set(inspect.signature(simulate_command).parameters) - {"log", "as_json"}
+    named = {"restore_cost_s" if name == "restore_cost" else name for name in options}
+    assert set(inspect.signature(fairlead.simulate).parameters) == named
+
+
+def test_the_seed_draws_the_errors_of_measured_speeds() -> None:
+    first, same, other = (
+        fairlead.simulate(cluster=CLUSTER, truth=SPEEDS, noise=0.5, window=(0, 20), seed=seed)
+        for seed in (0, 0, 1)
+    )
+    assert first.summary == same.summary
+    assert first.summary != other.summary
+
+
+def test_failures_name_a_file_of_node_events(tmp_path: Path) -> None:
+    failures = tmp_path / "failures.csv"
+    failures.write_text("at_s,node,event\n0,v100-0,lost\n")
+    run = fairlead.simulate(cluster=CLUSTER, window=(0, 5), failures=failures)
+    assert run.result.busy_share["v100"] == 0
 
 
 def test_compare_gives_one_row_per_policy_and_counts_restarts() -> None:
