@@ -1,5 +1,6 @@
 """The readers accept the examples of the formats page."""
 
+import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -46,3 +47,11 @@ def test_every_format_has_an_example() -> None:
 @pytest.mark.parametrize("column", [*COLUMNS, *HEADER])
 def test_every_column_is_explained(column: str) -> None:
     assert f"`{column}`" in PAGE
+
+
+def test_every_listed_function_exists() -> None:
+    listed = re.findall(r"`([a-z_.]+)\([a-z_, ]+\)`", PAGE.partition("All functions are in")[0])
+    assert len(listed) == 10
+    for name in listed:
+        module, _, function = f"fairlead.files.{name}".rpartition(".")
+        assert callable(getattr(importlib.import_module(module), function))
