@@ -14,7 +14,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import UsageError
 from fairlead.model.job import Job
-from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.registry import available
 from fairlead.sim.driver import simulate
@@ -145,6 +145,28 @@ def check_policies(policies: Sequence[str], field: str) -> None:
     twice = [policy for policy in dict.fromkeys(policies) if policies.count(policy) > 1]
     if twice:
         raise UsageError(f"{field}: duplicate: {twice[0]!r}: expected each policy once")
+
+
+def check_mechanism(policies: Iterable[str], mechanism: str, cluster: Cluster) -> None:
+    """Raise UsageError unless a mechanism realises the shares of all policies.
+
+    Only shares tell, so each policy divides the cluster between two jobs that may be packed.
+    """
+    speeds = SpeedTable(
+        {
+            SpeedKey("any", 1, accelerator, partner=partner): 1.0
+            for accelerator in cluster.accelerators
+            for partner in (None, "any")
+        }
+    )
+    jobs = tuple(Job(id=name, workload="any", total_steps=1.0) for name in ("a", "b"))
+    for policy in policies:
+        realised = create_mechanism(policy, mechanism)
+        try:
+            simulate(Scenario(cluster=cluster, speeds=speeds, jobs=jobs, mechanism=realised))
+        except UsageError as error:
+            problem = str(error).removeprefix("mechanism: ")
+            raise UsageError(f"--mechanism: {policy}: {problem}") from None
 
 
 def default_restore_cost_s(mechanisms: Iterable[object]) -> float:

@@ -153,15 +153,37 @@ def test_strategies_of_a_search_are_compared_under_the_policies(tmp_path: Path) 
         ("--trace", file): "--trace: excluded by --search",
         ("--strategies", "ash"): "--strategies: 'ash': expected some of feedback,asha",
         ("--target", 5): "--target: 5 is reached by no trial: expected at most 0.7",
+        ("--target", "nan"): "--target: not finite: nan: expected a value of score",
         (): "--target: missing: expected a value of score",
     }.items():
-        needed = () if wrong in ((), ("--target", 5)) else ("--target", 0.5)
+        needed = () if "--target" in wrong or not wrong else ("--target", 0.5)
         refused = run("--policies", "fifo", *options, *needed, *wrong, "--out", tmp_path / "c")
         assert isinstance(refused.exception, UsageError)
         assert problem in str(refused.exception)
     fluid = run("--policies", "max-min", "--mechanism", "ideal", *options, "--target", 0.5)
     assert "gives fractions of devices" in str(fluid.exception)
     assert "needs --search" in str(run("--policies", "fifo", "--target", 1).exception)
+
+
+@pytest.mark.parametrize(
+    ("policies", "mechanism", "problem"),
+    [
+        ("max-min,oef", "gavel", "oef: it realises time shares of jobs, not devices of tenants"),
+        ("max-min:packed", "shares", "max-min:packed: this mechanism runs every job alone"),
+    ],
+)
+def test_mechanism_that_cannot_realise_a_policy_is_refused_before_any_run(
+    tmp_path: Path, policies: str, mechanism: str, problem: str
+) -> None:
+    curves = tmp_path / "curves.json"
+    trials = [{"values": [0.1, 0.2]}]
+    curves.write_text(json.dumps({"metric": "score", "target": 0.2, "trials": trials}))
+    for jobs in (TINY, ("--search", curves)):
+        options = ("--policies", policies, "--mechanism", mechanism, "--out", tmp_path / "out")
+        refused = run(*jobs, *options)
+        assert isinstance(refused.exception, UsageError)
+        assert str(refused.exception).startswith(f"--mechanism: {problem}")
+    assert not (tmp_path / "out").exists()
 
 
 def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def compare(
     from fairlead.cli.research.comparison_results import FILES, print_results, write_results
     from fairlead.cli.shared.output_files import refuse_overwriting
     from fairlead.mechanisms.factory import create_mechanism
+    from fairlead.sim.compare import check_mechanism, default_restore_cost_s, split_policies
     from fairlead.sim.compare import compare as run_all
-    from fairlead.sim.compare import default_restore_cost_s, split_policies
     from fairlead.sim.report.parameters import ComparisonOptions
 
     generator = {
@@ -182,6 +182,8 @@ def compare(
             round_s=round_s,
             restore_cost_s=cost_s,
         )
+        if mechanism is not None:
+            check_mechanism(names, mechanism, searches.cluster)
         _make(out)
         if restore_cost is None:
             _note_restore_cost(cost_s)
@@ -202,6 +204,8 @@ def compare(
         skip_impossible=skip_impossible,
     )
     comparison = _comparison(options, mechanisms)
+    if mechanism is not None:
+        check_mechanism(names, mechanism, comparison.cluster)
     _make(out)
     if restore_cost is None:
         _note_restore_cost(comparison.restore_cost_s)

@@ -1,5 +1,6 @@
 """``fairlead compare --search``."""
 
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -37,6 +38,8 @@ def search_comparison(
     goal = curves.target if target is None else target
     if goal is None:
         raise UsageError(f"--target: missing: expected a value of {curves.metric}")
+    if not math.isfinite(goal):
+        raise UsageError(f"--target: not finite: {goal}: expected a value of {curves.metric}")
     comparison = SearchComparison(
         curves=curves,
         target=goal,
