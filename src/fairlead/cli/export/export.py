@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.shared.options import Json, PolicyOption, TenantsOption
+from fairlead.cli.shared.options import Json, TenantsOption
 from fairlead.data import DEFAULT_SPEEDS
 
 if TYPE_CHECKING:
     from fairlead.engines.slurm.queue import SlurmQueue
     from fairlead.insight.advice import Advice
+
+
+_DEFAULT_POLICY = "max-min"
 
 
 class ExportFormat(StrEnum):
@@ -45,10 +48,18 @@ def export(
     live: Annotated[
         bool, typer.Option("--live", help="Advise on the running server's jobs.")
     ] = False,
-    policy: PolicyOption = "max-min",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Scheduling policy: see `fairlead policies`.", show_default=_DEFAULT_POLICY
+        ),
+    ] = None,
     speeds: Annotated[
-        str, typer.Option(help="With Slurm: steps per second, as for `simulate`.")
-    ] = DEFAULT_SPEEDS,
+        str | None,
+        typer.Option(
+            help="With Slurm: steps per second, as for `simulate`.", show_default=DEFAULT_SPEEDS
+        ),
+    ] = None,
     tenants: TenantsOption = None,
     form: Annotated[
         ExportFormat, typer.Option("--format", help="Output format.")
@@ -72,6 +83,14 @@ def export(
         raise UsageError(
             f"{problem}: expected one of --slurm, --slurm-jobs, --instance and --live"
         )
+    only_slurm = {"--slurm-nodes": slurm_nodes, "--partition": partition or None,
+                  "--speeds": speeds, "--tenants-file": tenants}  # fmt: skip
+    refused = [option for option, value in only_slurm.items() if value is not None]
+    if refused and (live or instance is not None):
+        raise UsageError(f"{refused[0]}: needs --slurm or --slurm-jobs")
+    if live and policy is not None:
+        raise UsageError("--policy: excluded by --live: the server's policy decides")
+    policy = _DEFAULT_POLICY if policy is None else policy
     queue = None
     if live:
         advised = _advice_of_server()
@@ -81,7 +100,8 @@ def export(
         from fairlead.cli.export.slurm import advise_slurm, query_slurm, read_files
 
         texts = query_slurm() if slurm else read_files(slurm_jobs, slurm_nodes)
-        advised, queue = advise_slurm(*texts, partition, policy, speeds, tenants)
+        table = DEFAULT_SPEEDS if speeds is None else speeds
+        advised, queue = advise_slurm(*texts, partition, policy, table, tenants)
     form = ExportFormat.JSON if as_json else form
     if form == ExportFormat.SLURM and queue is None:
         raise UsageError("--format slurm: needs --slurm or --slurm-jobs")
