@@ -1,6 +1,6 @@
 """Tenants files: the tenants of a cluster with weights, quotas and usage history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,9 @@ from fairlead.files.instance import parse_tenants
 from fairlead.files.parsing import strict_json
 from fairlead.files.parsing.fields import number
 from fairlead.files.parsing.text import read_text
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
+from fairlead.model.instance import Instance
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 
@@ -19,6 +21,15 @@ class TenantsFile:
 
     tenants: tuple[Tenant, ...] = ()
     history: History | None = None
+    source: str | None = None
+    """the file's name, for errors"""
+
+    def tenants_of(self, cluster: Cluster) -> tuple[Tenant, ...]:
+        """Return the tenants and their parents; InputError if they do not fit the cluster."""
+        try:
+            return Instance(cluster, tenants=self.tenants).tenants
+        except InputError as error:
+            raise error.within(source=self.source) from None
 
 
 def read_tenants(path: str | Path) -> TenantsFile:
@@ -27,9 +38,10 @@ def read_tenants(path: str | Path) -> TenantsFile:
 
     text = read_text(path)
     try:
-        return _tenants_file(parse_document(text, "a list of tenants"))
+        read = _tenants_file(parse_document(text, "a list of tenants"))
     except InputError as error:
         raise error.within(source=text.name) from None
+    return replace(read, source=text.name)
 
 
 def _tenants_file(document: object) -> TenantsFile:

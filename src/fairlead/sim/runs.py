@@ -27,7 +27,6 @@ from fairlead.mechanisms.base import FluidMechanism, SupportsTrades
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import InputError, UsageError
-from fairlead.model.instance import Instance
 from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission import bounds
@@ -116,7 +115,7 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         mechanism=mechanism,
         believed=believed,
         learning=None if setup.truth is None else Learning(setup.noise, setup.seed),
-        tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
+        tenants=tenancy.tenants_of(cluster),
         history=tenancy.history,
         restore_cost_s=setup.restore_cost_s,
         physics=physics,

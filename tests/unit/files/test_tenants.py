@@ -63,6 +63,24 @@ def test_bad_input_is_one_error_that_names_the_field(tmp_path: Path, body: str) 
     assert "t.yaml" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("tenants", "problem"),
+    [
+        ("[{id: a, parent: b}, {id: b, parent: a}]", "tenants.parent: a cycle"),
+        ("[{id: a, guarantee: {v100: 3}}]", "tenants.guarantee: 3 v100 guaranteed in all"),
+        ("[{id: a, limit: {h100: 1}}]", "tenants: quota of tenant 'a' for unknown accelerator"),
+    ],
+)
+def test_file_is_named_if_its_tenants_do_not_fit_together_or_the_cluster(
+    tmp_path: Path, tenants: str, problem: str
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(f"tenants: {tenants}")
+    read = read_tenants(path)
+    with pytest.raises(InputError, match=rf"t\.yaml: {problem}"):
+        read.tenants_of(Cluster.of({"v100": 2}))
+
+
 def test_quotas_are_checked_against_the_cluster() -> None:
     cluster = Cluster.of({"v100": 2})
     with pytest.raises(InputError, match="unknown accelerator"):
