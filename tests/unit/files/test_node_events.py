@@ -42,6 +42,7 @@ def test_every_event_is_read_and_sorted_by_time(tmp_path: Path) -> None:
     ("row", "field", "message"),
     [
         ("1,v100-1,taken,2", "devices", "from 0 to 1"),
+        ("1,v100-1,taken,0 1 0", "devices", "repeated: '0 1 0': expected each device once"),
         ("1,v100-1,taken,one", "devices", "not a number"),
         ("1,v100-1,lost,0", "devices", "concerns the whole node"),
         ("1,v100-1,gone,", "event", "unknown event"),

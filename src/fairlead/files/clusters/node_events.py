@@ -59,7 +59,9 @@ def read_node_events(path: str | Path, cluster: Cluster) -> tuple[NodeEvent, ...
 
 
 def _numbers(text: str, node: Node) -> tuple[int, ...]:
-    numbers = tuple(sorted({whole_number(part) for part in text.split()}))
+    numbers = tuple(sorted(whole_number(part) for part in text.split()))
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"repeated: {quote(text)}", fix="expected each device once")
     if not set(numbers) <= set(range(len(node.devices))):
         raise InputError(
             f"no devices {quote(text)} on node {node.id!r}",
