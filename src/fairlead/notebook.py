@@ -155,7 +155,7 @@ def simulate(
         plan_on=plan_on,
         explore=explore,
         failures=None if failures is None else Path(failures),
-        window=None if window is None else f"{window[0]}:{window[1]}",
+        window=None if window is None else _window_text(window),
         tenants_file=None if tenants_file is None else Path(tenants_file),
         skip_impossible=skip_impossible,
         seed=seed,
@@ -168,6 +168,13 @@ def simulate(
     return Simulation(policy, result)
 
 
+def _window_text(window: object) -> str:
+    match window:
+        case [first, last]:
+            return f"{first}:{last}"
+    raise UsageError(f"window: not a pair: {window!r}: expected two numbers such as (0, 20)")
+
+
 def compare(
     policies: Sequence[str], *, restore_cost_s: float | None = None, **options: Any
 ) -> Table:
@@ -177,6 +184,8 @@ def compare(
     ``restore_cost_s`` says otherwise; 0 ignores restarts. The table's caption states the cost and
     the number of skipped jobs.
     """
+    if isinstance(policies, str):
+        raise UsageError(f"policies: a text: {policies!r}: expected a list: [{policies!r}]")
     check_policies(policies, "policies")
     if restore_cost_s is None:
         named = options.get("mechanism"), options.get("round_s")

@@ -109,6 +109,8 @@ def test_errors_name_the_column_or_the_input() -> None:
         ({"truth": SPEEDS, "noise": math.nan}, "noise: out of range: expected 0 to 1"),
         ({"truth": SPEEDS, "plan_on": 7.0}, "plan_on: out of range: expected 0.01 to 0.99"),
         ({"cluster": {"v100": 4}}, "cluster: not a text: an object: expected accelerator=count"),
+        ({"window": "1:3"}, "window: not a pair: '1:3': expected two numbers such as (0, 20)"),
+        ({"window": (1, 2, 3)}, "window: not a pair: (1, 2, 3): expected two numbers"),
         ({"mechanism": "hadar"}, "mechanism: 'hadar' realises no policy: name it as the policy"),
     ],
 )
@@ -122,6 +124,8 @@ def test_values_that_the_command_line_refuses_are_refused(
 def test_a_comparison_needs_different_policies() -> None:
     with pytest.raises(UsageError, match=r"^policies: empty: expected a list"):
         fairlead.compare([])
+    with pytest.raises(UsageError, match=r"^policies: a text: 'fifo': expected a list: \['fifo'"):
+        fairlead.compare("fifo")
     with pytest.raises(UsageError, match=r"^policies: duplicate: 'fifo'"):
         fairlead.compare(["fifo", "fifo"])
 
