@@ -20,7 +20,8 @@ class OefCooperative(TenantPolicy):
     """Maximise the total normalised throughput such that no tenant prefers another's devices.
 
     Devices are compared per unit of weight. Every tenant gets at least the throughput of its
-    proportional part of every accelerator. The objective is the total.
+    proportional part of every accelerator. Both hold for tenants whose jobs have one workload;
+    several count as several tenants that share its weight. The objective is the total.
     """
 
     def divide(self, snap: Snapshot) -> TenantDivision:

@@ -25,7 +25,8 @@ class TenantMaxMin(TenantPolicy):
     """Maximise the least ratio of a tenant's throughput to its equal split, then the next least.
 
     The equal split is the tenant's part by weight of every accelerator. ``capped`` lets a
-    tenant hold at most one device per unit of weight, as if it were one job.
+    tenant hold at most one device per unit of weight, as if it were one job. A tenant's jobs of
+    different workloads count as several tenants that share its weight.
     """
 
     capped: bool = False

@@ -33,7 +33,8 @@ class Trading(TenantPolicy):
 
     For each pair of accelerators the tenant that gains most from the fast one trades with the
     one that gains least, at the second-highest bid; without one they split the surplus. No
-    tenant ends below its proportional share. The objective is the total normalised throughput.
+    tenant whose jobs have one workload ends below its proportional share; several workloads count
+    as several tenants that share its weight. The objective is the total normalised throughput.
     """
 
     def divide(self, snap: Snapshot) -> TenantDivision:
