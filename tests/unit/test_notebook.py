@@ -80,6 +80,25 @@ def test_impossible_jobs_are_skipped_on_request(tmp_path: Path) -> None:
     assert table.caption.endswith("Jobs skipped because they can never run: 1.")
 
 
+def test_jobs_above_their_tenants_limits_are_impossible_unless_fractions_count(
+    tmp_path: Path,
+) -> None:
+    trace, tenants = tmp_path / "trace.csv", tmp_path / "tenants.yaml"
+    head = "job_id,arrival_s,workload,gang,total_steps,tenant\n"
+    trace.write_text(f"{head}a,0,LSTM,2,100,lab\nb,0,LSTM,1,100,lab\n")
+    tenants.write_text("tenants: [{id: lab, limit: {v100: 1, k80: 0}}]")
+    options: dict[str, Any] = {
+        "cluster": CLUSTER, "trace": str(trace), "tenants_file": tenants
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"trace\.csv:2: tenant: job 'a' needs 2 devices at once"):
+        fairlead.simulate(**options)
+    run = fairlead.simulate(skip_impossible=True, **options)
+    assert [job.id for job in run.result.skipped] == ["a"]
+    # A fluid mechanism runs the gang for half of the time.
+    fluid = fairlead.simulate(mechanism="ideal", **options)
+    assert fluid.result.unfinished == 0
+
+
 def test_a_table_renders_as_escaped_html_and_shortens_long_ones() -> None:
     table = Table(("job", "jct_s"), tuple((f"<{i}>", 1.23456789) for i in range(60)))
     page = table._repr_html_()

@@ -1,6 +1,7 @@
 """Builds scenarios from named inputs, runs them and summarises the results."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission import bounds
 from fairlead.model.submission.skipped_job import SkippedJob
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result, summarise
 from fairlead.sim.physics.true_speeds import TrueSpeeds
@@ -99,14 +101,16 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     if setup.truth is not None and isinstance(mechanism, FluidMechanism):
         raise UsageError("--truth: not supported by fluid mechanisms, which measure nothing")
     trace = read_trace(setup.trace) if setup.trace else _default_trace(setup, speeds)
-    limits = speeds, cluster, capabilities_of(mechanism)
+    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else TenantsFile()
+    tenants = tenancy.tenants_of(cluster)
+    limited = _zero_limits(tenants) if isinstance(mechanism, FluidMechanism) else tenants
+    limits = speeds, cluster, capabilities_of(mechanism), limited
     skipped: tuple[SkippedJob, ...] = ()
     if setup.skip_impossible:
         trace, skipped = skip_impossible(trace, *limits)
     else:
         check_trace(trace, *limits)
     window = parse_window(setup.window, len(trace))
-    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else TenantsFile()
     return Scenario(
         cluster=cluster,
         speeds=speeds,
@@ -115,7 +119,7 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         mechanism=mechanism,
         believed=believed,
         learning=None if setup.truth is None else Learning(setup.noise, setup.seed),
-        tenants=tenancy.tenants_of(cluster),
+        tenants=tenants,
         history=tenancy.history,
         restore_cost_s=setup.restore_cost_s,
         physics=physics,
@@ -123,6 +127,14 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         window=window,
         intervals=setup.intervals,
     )
+
+
+def _zero_limits(tenants: Sequence[Tenant]) -> list[Tenant]:
+    """Return tenants without limits above 0, within which fluid gangs run for part of the time."""
+    return [
+        replace(tenant, limit={name: 0.0 for name, devices in tenant.limit.items() if not devices})
+        for tenant in tenants
+    ]
 
 
 def _physics(name: str) -> "Physics | None":

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from fairlead.files.parsing.fields import quote, unknown_name_error
 from fairlead.files.traces.jobs import Trace
+from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleJobError, InputError
@@ -11,6 +14,8 @@ from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.admission import Admission, requirements
 from fairlead.model.submission.skipped_job import SkippedJob
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import TenantTree
 
 _MAX_DURATION_S = 1e10
 _ANY_GANGS = Capabilities(per_accelerator_gangs=True)
@@ -21,14 +26,15 @@ def check_trace(
     speeds: SpeedTable,
     cluster: Cluster,
     capabilities: Capabilities = _ANY_GANGS,
+    tenants: Sequence[Tenant] = (),
 ) -> None:
     """Raise ImpossibleJobError for the first job that could never run; name its file and line.
 
     The rules are those of admission to the cluster, under a policy or mechanism with these
-    capabilities. In addition no job arrives after, or runs for, centuries. A job listed twice is
-    an InputError.
+    capabilities, and the limits of ``tenants``. In addition no job arrives after, or runs for,
+    centuries. A job listed twice is an InputError.
     """
-    for _, error in _impossible_jobs(_as_trace(jobs), speeds, cluster, capabilities):
+    for _, error in _impossible_jobs(_as_trace(jobs), speeds, cluster, capabilities, tenants):
         raise error
 
 
@@ -37,13 +43,14 @@ def skip_impossible(
     speeds: SpeedTable,
     cluster: Cluster,
     capabilities: Capabilities = _ANY_GANGS,
+    tenants: Sequence[Tenant] = (),
 ) -> tuple[Trace, tuple[SkippedJob, ...]]:
     """Return the jobs that can run and those that could never run, by the same rules.
 
     Raises InputError if no job is left.
     """
     trace = _as_trace(jobs)
-    errors = dict(_impossible_jobs(trace, speeds, cluster, capabilities))
+    errors = dict(_impossible_jobs(trace, speeds, cluster, capabilities, tenants))
     if errors and len(errors) == len(trace):
         first = errors[0]
         raise InputError(
@@ -65,10 +72,15 @@ def _as_trace(jobs: Sequence[Job]) -> Trace:
 
 
 def _impossible_jobs(
-    trace: Trace, speeds: SpeedTable, cluster: Cluster, capabilities: Capabilities
+    trace: Trace,
+    speeds: SpeedTable,
+    cluster: Cluster,
+    capabilities: Capabilities,
+    tenants: Sequence[Tenant],
 ) -> Iterator[tuple[int, ImpossibleJobError]]:
     """Yield the index of each job that could never run, with the error that names the job."""
     admission = Admission(cluster, speeds, cluster.counts, capabilities)
+    limits = _limits(tenants, cluster)
     ids: set[str] = set()
     best: dict[tuple[object, ...], float] = {}
     for i, job in enumerate(trace):
@@ -88,6 +100,8 @@ def _impossible_jobs(
                 admission.check(job)
                 best[needs] = admission.best_speed(job)
             _check_time(job, best[needs])
+            if job.tenant in limits:
+                admission.check_limit(job, limits[job.tenant])
         except InputError as error:
             located = trace.locate_error(error, i)
             named = f"job {quote(job.id)}"
@@ -101,6 +115,12 @@ def _impossible_jobs(
                     field=error.field,
                 ),
             )
+
+
+def _limits(tenants: Sequence[Tenant], cluster: Cluster) -> dict[str, FloatArray]:
+    """Return tenant → accelerators → devices that it may hold, for tenants with limits."""
+    limits = zip(tenants, TenantTree(tenants).limits(cluster.accelerators), strict=True)
+    return {tenant.id: limit for tenant, limit in limits if np.isfinite(limit).any()}
 
 
 def _check_time(job: Job, steps_per_s: float) -> None:

@@ -52,6 +52,31 @@ class Admission:
             self._require_runnable(job, self._permanent)
             self._admitted.add(needs)
 
+    def check_limit(self, job: Job, limit: FloatArray) -> None:
+        """Raise InputError unless a job can run while its tenant holds at most ``limit`` devices.
+
+        ``limit``: accelerators → devices. The least gang counts, and half of packed devices.
+        """
+        spare = 0 if job.min_gang is None else job.gang - job.min_gang
+        counted = 0.5 if self.capabilities.packs else 1.0
+        devices = np.minimum(self._permanent, limit / counted + spare).astype(np.int64)
+        if self._can_run(job, devices):
+            return
+        able = self.speeds(job) > 0
+        if self.capabilities.mixed_gangs:
+            able |= self.member_speeds(job) > 0
+        most = np.minimum(self._permanent, limit).tolist()
+        may_hold = dict(zip(self._cluster.accelerators, most, strict=True))
+        held = ", ".join(f"{may_hold[name]:g} {name}" for name in self._names(able))
+        gangs = sorted({job.gang_on(name) - spare for name in self._names(able)})
+        raise InputError(
+            f"job {job.id!r} needs {' or '.join(map(str, gangs))}"
+            f" {'device' if gangs == [1] else 'devices'} at once, tenant {job.tenant!r} may hold"
+            f" {held}",
+            fix="raise its limits",
+            field="tenant",
+        )
+
     def check_on_all_nodes(self, job: Job) -> None:
         """Raise InputError unless a job can run once removed nodes are replaced by equal ones."""
         self._require_runnable(job, self._cluster.counts)
