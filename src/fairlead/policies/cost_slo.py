@@ -24,8 +24,9 @@ class CostSlo(UnitPolicy):
     A job with a deadline gets at least its steps left over the time left. If not all deadlines
     can be met, the policy first minimises the sum of the relative shortfalls, and the allocation
     names the jobs that will be late. A job whose deadline has passed needs all the speed it can
-    have. ``agnostic`` uses a job's mean speed on every accelerator; ``packed`` and
-    ``placement`` are those of ``cost``.
+    have. The speeds leave no margin for rounds, so a job may end about a round after its deadline;
+    shorter rounds bring it closer. ``agnostic`` uses a job's mean speed on every accelerator;
+    ``packed`` and ``placement`` are those of ``cost``.
     """
 
     alone: ClassVar[Capabilities] = Capabilities(
