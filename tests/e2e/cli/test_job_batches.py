@@ -155,11 +155,15 @@ def test_changes_are_made_for_all_jobs_or_for_none(server: LiveServer) -> None:
     assert [job["priority"] for job in changed.jobs] == [7, 7, 7]
     assert [each.id for each in changed.rejected] == [ended]
     assert {job.state for job in client.change_all("suspend", alive).jobs} == {"suspended"}
-    resumed = client.change_all("resume", ids).jobs
-    assert resumed[0].state == "cancelled"
+    until(lambda: client.job(ended)["devices"] == 0, "its process leaves")
+    for action, settings in (("resume", {}), ("cancel", {"force": True})):
+        with pytest.raises(ServerError, match=rf"jobs\[3\]: job '{ended}' has already ended"):
+            client.change_all(action, [*alive, ended], **settings)
+        assert states(server, *alive) == ["suspended"] * 3
+    resumed = client.change_all("resume", alive).jobs
     assert "suspended" not in {job.state for job in resumed}
-    killed = client.change_all("cancel", ids, force=True).jobs
-    assert [job.state for job in killed] == ["cancelled"] * 4
+    killed = client.change_all("cancel", alive, force=True).jobs
+    assert [job.state for job in killed] == ["cancelled"] * 3
     trail = [
         entry["action"]
         for entry in client.get("/v1/audit", limit=40)

@@ -135,9 +135,10 @@ def test_a_suspended_job_keeps_its_steps_over_a_restart_until_it_is_resumed(
     other = server.client.submit(command, workload="small", steps=1200)["id"]
     assert server.cli("cancel", other).returncode == 0
     assert server.client.wait(other, timeout_s=240)["state"] == "cancelled"
-    refused = server.cli("cancel", other)
-    assert refused.returncode == 1
-    assert "already ended" in refused.stderr
+    for action in ("cancel", "resume"):
+        refused = server.cli(action, other)
+        assert refused.returncode == 1
+        assert f"job '{other}' has already ended [protocol]" in refused.stderr
 
 
 def test_an_invalid_submission_is_refused_with_the_name_of_the_field(server: LiveServer) -> None:

@@ -116,13 +116,33 @@ def test_a_job_that_is_removed_before_its_change_stops_nothing(
             live, job = site.live, await site.submit()
             await live.jobs.cancel(job, "ann")
             live.inbox.post(lambda at: [ev.JobsRemoved(at, (job,))])
-            if action == "resume":
-                await live.jobs.changes.resume([job], "ann")
-            else:
-                with pytest.raises(ProtocolError, match=job):
-                    await live.force_cancel([job], "ann")
+            change = live.jobs.changes.resume if action == "resume" else live.force_cancel
+            with pytest.raises(ProtocolError, match=f"unknown job '{job}'"):
+                await change([job], "ann")
             await live.write([])
             assert not live.tasks.broken.is_set()
+
+    asyncio.run(scene())
+
+
+def test_a_job_that_has_ended_is_neither_resumed_nor_killed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            changes = site.live.jobs.changes
+            jobs = await submit(site, 2)
+            ended, suspended = jobs
+            await changes.suspend(jobs, "ann")
+            await site.live.jobs.cancel(ended, "ann")
+            refusal = rf"^jobs\[1\]: job '{ended}' has already ended"
+            for change in (changes.resume, site.live.force_cancel):
+                with pytest.raises(ProtocolError, match=refusal):
+                    await change([suspended, ended], "ann", reject_request)
+            assert site.live.suspended_jobs == {suspended}
+            rejected: dict[int, FairleadError] = {}
+            await changes.resume(
+                [ended, suspended], "ann", lambda index, error: rejected.update({index: error})
+            )
+            assert ([*rejected], site.live.suspended_jobs) == ([0], set())
 
     asyncio.run(scene())
 

@@ -79,13 +79,14 @@ class JobChanges:
         promise: Promise | None = None,
         reject: Reject = reject_job,
     ) -> list[str]:
-        """Cancel jobs and return them; a promise to kill them is kept for ended ones, too."""
-        jobs = self._scheduler.jobs
+        """Cancel jobs and return them; a promise to kill is kept for ended ones that run on."""
+        jobs, leases = self._scheduler.jobs, self._scheduler.leases
         ended: set[str] = set()
 
         def events(at: float, job_id: str) -> Sequence[ev.Event]:
             number = jobs.number.get(job_id)  # None: it was removed meanwhile
-            if promise is not None and number is not None and jobs.has_ended(number):
+            runs_on = number is not None and jobs.has_ended(number) and len(leases.of_job(number))
+            if promise is not None and runs_on:
                 ended.add(job_id)
                 return []
             jobs.find(job_id)
@@ -119,13 +120,14 @@ class JobChanges:
 
         await self._apply("suspend", job_ids, events, documents, reject)
 
-    async def resume(self, job_ids: Sequence[str], user: User) -> None:
+    async def resume(
+        self, job_ids: Sequence[str], user: User, reject: Reject = reject_job
+    ) -> None:
         """Schedule the held ones of these jobs again, after the jobs that they depend on."""
         jobs = self._scheduler.jobs
 
         def events(at: float, job_id: str) -> Sequence[ev.Event] | None:
-            number = jobs.number.get(job_id)  # None: it was removed meanwhile
-            if number is None or jobs.state[number] != JobState.HELD:
+            if jobs.state[jobs.find(job_id)] != JobState.HELD:
                 return None
             return [] if self._dependencies.waits(job_id) else [ev.JobReleased(at, job_id)]
 
@@ -134,7 +136,7 @@ class JobChanges:
             self._suspended_jobs.discard(job_id)
             return [Audit(self._clock.now(), user, "resume", job_id), Remove("hold", job_id)]
 
-        resumed = await self._apply("resume", job_ids, events, documents, reject_job)
+        resumed = await self._apply("resume", job_ids, events, documents, reject)
         if waiting := [job_id for job_id in resumed if self._dependencies.waits(job_id)]:
             self._dependencies.settle(waiting)
 

@@ -140,7 +140,7 @@ async def _apply(
     elif request.action == "suspend":
         await changes.suspend(job_ids, user, reject)
     elif request.action == "resume":
-        await changes.resume(job_ids, user)
+        await changes.resume(job_ids, user, reject)
     elif request.force:
         await live.force_cancel(job_ids, user, reject)
     else:
