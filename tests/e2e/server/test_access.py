@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.support.live_server import LiveServer
 from tests.e2e.support.route_table import BODIES, EXPECTED, QUERIES, ROLES
 
-from fairlead.client import Client
+from fairlead.client import Client, ServerError
 from fairlead.server.access.scopes import SCOPES, required_scope
 from fairlead.server.api.job_messages import State
 
@@ -299,6 +299,10 @@ def test_jobs_are_searched_ordered_and_paged(clients: dict[str, Client]) -> None
     status, headers, _ = own.raw("GET", "/v1/jobs?search=page-&limit=1&count=true")
     assert (status, headers["fairlead-total"]) == (200, "3")
     assert own.raw("GET", "/v1/jobs?newest=true&sort=name")[0] == 422
+    with pytest.raises(ServerError, match="limits: unknown parameter: expected one of state, "):
+        own.get("/v1/jobs", limits=1)
+    with pytest.raises(ServerError, match="since: unknown parameter: expected none"):
+        own.get("/v1/events", since=1)
 
 
 def test_devices_show_the_jobs_that_a_token_may_see(clients: dict[str, Client]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -50,6 +50,7 @@ from fairlead.server.error_response import error_response
 from fairlead.server.interruption import InterruptionMiddleware
 from fairlead.server.invalid_request import field_name, json_problem_of, problem_of
 from fairlead.server.logs import AccessLogMiddleware
+from fairlead.server.query_parameters import refuse_unknown_parameters
 from fairlead.server.web.routes import web
 from fairlead.version import __version__
 
@@ -96,7 +97,11 @@ def make_app(
     the names that requests may have in their header Host; None: any.
     """
     app = FastAPI(
-        title="Fairlead", version=__version__, responses=_ERROR_RESPONSES, redirect_slashes=False
+        title="Fairlead",
+        version=__version__,
+        responses=_ERROR_RESPONSES,
+        redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     context = ServerContext(
         live,

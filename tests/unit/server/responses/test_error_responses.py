@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from fairlead.model.errors import InputError
 from fairlead.server.api.app import add_error_handlers
+from fairlead.server.query_parameters import refuse_unknown_parameters
 
 
 class Body(BaseModel):
@@ -29,7 +30,7 @@ class Job:
     command: tuple[str, ...]
 
 
-app = FastAPI()
+app = FastAPI(dependencies=[Depends(refuse_unknown_parameters)])
 add_error_handlers(app)
 
 
@@ -48,6 +49,16 @@ async def lists(limit: Annotated[int, Query(ge=1)] = 5) -> None:
     del limit
 
 
+@app.get("/v1/days")
+async def days(begin: Annotated[str, Query(alias="from")] = "", limit: int = 5) -> None:
+    del begin, limit
+
+
+@app.get("/v1/days/{day}")
+async def day(day: str) -> None:
+    del day
+
+
 @app.get("/refused")
 async def refused() -> None:
     raise InputError("too many", fix="expected fewer", field="count")
@@ -61,7 +72,7 @@ async def bug() -> None:
 def ask(
     method: str, path: str, body: object = None, *, text: bytes | None = None
 ) -> tuple[int, dict[str, str], Any]:
-    """Return status, headers and error of an answer."""
+    """Return status, headers and error of an answer; None: it has none."""
     sent: list[Any] = []
     path, _, query = path.partition("?")
     content = (b"" if body is None else json.dumps(body).encode()) if text is None else text
@@ -84,6 +95,8 @@ def ask(
     except ZeroDivisionError:
         assert path == "/bug"  # raised again for the log, after the answer
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    if sent[0]["status"] == 200:
+        return 200, headers, None
     answer = json.loads(sent[1]["body"])
     assert answer.keys() == {"error"}
     assert answer["error"].keys() == {"code", "message", "field"}
@@ -145,6 +158,28 @@ def test_paths_methods_and_queries_are_refused_with_a_hint() -> None:
     status, headers, error = ask("DELETE", "/lists")
     assert (status, error["code"], headers["allow"]) == (405, "usage", "GET")
     assert error["message"] == "DELETE /lists: method not allowed: expected GET"
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "expected"),
+    [
+        ("/v1/days?since=nan", "since", "expected one of from, limit"),
+        ("/v1/days?from=1&begin=2", "begin", "expected one of from, limit"),
+        ("/v1/days/1?limit=3", "limit", "expected none"),
+        ("/v1/days?limit=0&=", "", "expected one of from, limit"),
+    ],
+)
+def test_an_unknown_query_parameter_is_refused_with_the_known_ones(
+    path: str, field: str, expected: str
+) -> None:
+    status, _, error = ask("GET", path)
+    assert (status, error["code"], error["field"]) == (422, "input", field)
+    assert error["message"].endswith(f"unknown parameter: {expected}")
+
+
+@pytest.mark.parametrize("path", ["/v1/days?from=1&limit=2", "/lists?utm=1"])
+def test_declared_parameters_and_those_outside_the_api_pass(path: str) -> None:
+    assert ask("GET", path)[0] == 200
 
 
 def test_errors_of_fairlead_and_bugs_have_the_same_form() -> None:

@@ -13,6 +13,7 @@ from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
     LiveDependency,
+    NotFoundError,
     find_visible_job,
     require_owned_job,
 )
@@ -149,6 +150,11 @@ async def logs(
     plus the length of the response where the server has dropped old output.
     """
     find_visible_job(live, principal, job_id)
+    spec = live.specs[job_id]
+    last = max(spec.gang, spec.max_gang or 0) - 1
+    if rank > last:
+        ranks = f"0 to {last}" if last else "0"
+        raise NotFoundError(f"no output from rank {rank} (its ranks: {ranks})")
     home = live.orders.log_dir(job_id)
     text, reached = await asyncio.to_thread(read_leases, home, rank, after, _MAX_LOG_BYTES)
     headers = {"Fairlead-Next": str(reached)}
