@@ -134,7 +134,7 @@ def test_submissions_above_a_cap_of_the_tenant_are_refused(server: LiveServer) -
     with pytest.raises(ServerError, match="priority: 7 exceeds the cap of tenant 'small'"):
         small.ask("PATCH", f"/v1/jobs/{first}", {"priority": 7})
     submit(small)
-    with pytest.raises(ServerError, match="max_jobs: tenant 'small' has 2 jobs that have not"):
+    with pytest.raises(ServerError, match="tenant: 'small' has 2 jobs that have not"):
         submit(small)
     granted = submit(server.client, tenant="small", priority=9, weight=50.0)
     assert server.client.job(granted)["priority"] == 9

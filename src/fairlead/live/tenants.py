@@ -148,9 +148,9 @@ class Entitlements:
         unended = self._unended[tenant.id]
         if unended >= max_jobs:
             raise InputError(
-                f"tenant {tenant.id!r} has {_unended_text(unended)}, its cap is {max_jobs}",
+                f"{tenant.id!r} has {_unended_text(unended)}, its cap is {max_jobs}",
                 fix="wait for a job to end, cancel one, or ask an admin to raise max_jobs",
-                field="max_jobs",
+                field="tenant",
             )
         self._unended[tenant.id] += 1
 

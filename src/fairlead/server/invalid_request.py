@@ -45,21 +45,41 @@ _PROBLEMS = {
     "assertion_error": "{error}",
 }
 """type of a pydantic error → problem and fix, with the values of its context"""
+_LIMITS = {"greater_than_equal", "greater_than", "less_than_equal", "less_than"}
+_KEY = "[key]"
+"""pydantic's last part of a place for a key of an object, which it names before"""
+_MAX_KEY = 40
 
 
 def field_name(place: Sequence[str | int]) -> str:
-    """Return the name of a field inside others: ``jobs[17].gang``."""
+    """Return the name of a field inside others, ``jobs[17].gang``; a key's is its object's."""
+    if place and place[-1] == _KEY:
+        place = place[:-2]
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return "".join(parts).removeprefix(".")
 
 
 def problem_of(error: Mapping[str, Any]) -> str:
     """Return the problem and the fix of a pydantic error; never the refused value."""
+    place = error["loc"]
+    if place and place[-1] == _KEY:
+        return f"key {str(place[-2])[:_MAX_KEY]!r}: {_value_problem_of(error)}"
+    return _value_problem_of(error)
+
+
+def _value_problem_of(error: Mapping[str, Any]) -> str:
+    if error["type"] in _LIMITS and _is_nan(error["input"]):
+        return NOT_A_NUMBER  # pydantic names a limit that it has not compared
     form = _PROBLEMS.get(error["type"])
     if form is None:
         return str(error["msg"])
     context = error.get("ctx", {})
     return form.format(**{key: _plain(value) for key, value in context.items()})
+
+
+def _is_nan(value: object) -> bool:
+    """Return whether pydantic reads a value, which may be a text, as NaN."""
+    return str(value).strip("+- ").lower() == "nan"
 
 
 def _plain(value: object) -> object:

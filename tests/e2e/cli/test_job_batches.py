@@ -91,11 +91,11 @@ def test_a_repeated_batch_submits_nothing_twice(server: LiveServer) -> None:
 def test_a_cap_counts_the_jobs_of_the_batch(server: LiveServer) -> None:
     server.client.ask("PUT", "/v1/tenants/capped", {"id": "capped", "max_jobs": 3})
     with contextlib.closing(tenant_client(server, "capped")) as capped:
-        with pytest.raises(ServerError, match=r"jobs\[3\].max_jobs: tenant 'capped' has 3 jobs"):
+        with pytest.raises(ServerError, match=r"jobs\[3\].tenant: 'capped' has 3 jobs"):
             capped.submit_all([SLEEP] * 4)
         assert capped.jobs() == []
         made = capped.submit_all([SLEEP] * 3)
-        with pytest.raises(ServerError, match=r"max_jobs: tenant 'capped' has 3 jobs"):
+        with pytest.raises(ServerError, match=r"tenant: 'capped' has 3 jobs"):
             capped.submit(["true"], workload="small")
         assert len(capped.change_all("cancel", [job.id for job in made]).jobs) == 3
 

@@ -168,6 +168,7 @@ def test_snapshots_have_a_limit_a_quota_and_one_owner(site: Site, tmp_path: Path
     assert lab.get("/v1/code-snapshots")["used_bytes"] == second.size
     digest = hashlib.sha256(b"evil").hexdigest()
     for query, message in {
+        "zz?offset=0&size=4": "snapshot_id: not allowed",
         f"{digest}?offset=0&size=4": "code_snapshot: not a code snapshot",
         f"{digest}?offset=7&size=99": "offset: part from byte 7 on: expected the part from byte 0",
         f"{digest}?offset=3&size=4": "offset: beyond its size",

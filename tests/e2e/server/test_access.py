@@ -85,6 +85,7 @@ def test_a_route_answers_each_role_as_in_the_table(
             node="node-0" if "{node}" not in path else _node(admin),
             token_id=token,
             id_="0" * 64,
+            snapshot_id="0" * 64,
         )
         filled += QUERIES.get(route, "")
         statuses.append(_request(clients[role], method, filled, BODIES.get(route)))

@@ -1,6 +1,7 @@
 """The live system with real processes: no step is lost or counted twice."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -145,6 +146,9 @@ def test_an_invalid_submission_is_refused_with_the_name_of_the_field(server: Liv
     for settings, field in (
         ({"workload": "big", "gang": 9}, "gang"),
         ({"workload": "big", "steps": 0}, "steps"),
+        ({"workload": "big", "steps": "5"}, "steps"),
+        ({"workload": "big", "weight": math.nan}, "weight"),
+        ({"workload": "big", "environment": {"": "x"}}, "environment"),
         ({"workload": "big", "progress_pattern": "("}, "progress_pattern"),
     ):
         status, _, text = server.client.raw("POST", "/v1/jobs", {"command": ["true"], **settings})

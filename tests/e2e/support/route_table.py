@@ -25,9 +25,9 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "POST /v1/leases/{lease}/renew": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
     "POST /v1/leases/{lease}/secrets": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
     "GET /v1/code-snapshots": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/code-snapshots/{id_}": (HIDDEN, HIDDEN, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/code-snapshots/{snapshot_id}": (HIDDEN, HIDDEN, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
     # The body is no snapshot.
-    "PUT /v1/code-snapshots/{id_}": (422, 422, 422, DENIED, UNKNOWN, UNKNOWN),
+    "PUT /v1/code-snapshots/{snapshot_id}": (422, 422, 422, DENIED, UNKNOWN, UNKNOWN),
     "PUT /v1/secrets/{name}": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/secrets": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
     # After the PUT, in which each tenant has set a secret.
@@ -96,11 +96,11 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /readyz": (OK, OK, OK, OK, OK, OK),
 }
 QUERIES = {
-    "PUT /v1/code-snapshots/{id_}": "?offset=0&size=2",
+    "PUT /v1/code-snapshots/{snapshot_id}": "?offset=0&size=2",
     "GET /v1/searches/trials": "?tenant=own&name=lr",
 }
 BODIES: dict[str, dict[str, object]] = {
-    "PUT /v1/code-snapshots/{id_}": {},
+    "PUT /v1/code-snapshots/{snapshot_id}": {},
     "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},
     "POST /v1/jobs/batch": {"jobs": [{"command": ["true"]}], "common": {"tenant": "own"}},
     "POST /v1/jobs/changes": {"action": "cancel", "jobs": ["no-such-job"]},

@@ -6,6 +6,7 @@ An interface (command line, job file, REST message) derives its part of a field 
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -57,21 +58,26 @@ NOT_A_NUMBER = "not a number: expected one such as 2.5"
 
 
 @dataclass(frozen=True, slots=True)
-class NotBoolean:
-    """Refuses true and false, which pydantic takes for the numbers 1 and 0; follows the limits."""
+class JsonNumber:
+    """Refuses what pydantic takes for numbers: true, false, texts and NaN; follows the limits."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: Callable[[Any], dict[str, Any]]
     ) -> dict[str, Any]:
+        schema = handler(source)
         problem = NOT_WHOLE if source is int else NOT_A_NUMBER
+        expected = _range_text(_limits_of(schema))
 
-        def refuse_booleans(value: object) -> object:
-            if isinstance(value, bool):
-                raise ValueError(problem)  # pydantic collects no TypeErrors
+        def refuse_others(value: object) -> object:
+            # Pydantic collects no TypeErrors.
+            if isinstance(value, bool | str):
+                raise ValueError(problem)
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError(f"out of range: nan: expected {expected}")
             return value
 
-        function = {"type": "no-info", "function": refuse_booleans}
-        return {"type": "function-before", "function": function, "schema": handler(source)}
+        function = {"type": "no-info", "function": refuse_others}
+        return {"type": "function-before", "function": function, "schema": schema}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,13 @@ def _is_within(value: Any, limits: Interval) -> bool:
         and (limits.le is None or value <= limits.le)
         and (limits.lt is None or value < limits.lt)
     )
+
+
+def _limits_of(schema: Mapping[str, Any]) -> Interval:
+    """Return the limits of the number that a schema of pydantic is about."""
+    while "schema" in schema:  # of a function that checks the number
+        schema = schema["schema"]
+    return Interval(**{name: schema.get(name) for name in ("ge", "gt", "le", "lt")})
 
 
 def _range_text(limits: Interval) -> str:

@@ -16,22 +16,22 @@ from annotated_types import Interval, Len
 from fairlead.model.errors import InputError
 from fairlead.model.submission import bounds
 from fairlead.model.submission.container import check_image
-from fairlead.model.submission.fields import About, Matches, NotBoolean, declared_fields
+from fairlead.model.submission.fields import About, JsonNumber, Matches, declared_fields
 from fairlead.model.submission.progress_pattern import MAX_LENGTH, check_progress_pattern
 from fairlead.model.submission.secrets import MAX_NAME, MAX_PER_JOB, parse_secrets
 
 Name = Annotated[str, Len(1, 128), Matches(r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, Len(0, 128), Matches(r"^[^\x00-\x1f\x7f]*$")]
-Seconds = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_SECONDS), NotBoolean()]
-Grace = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_GRACE_S), NotBoolean()]
-Gibibytes = Annotated[float, Interval(ge=bounds.MIN_GIB, le=bounds.MAX_GIB), NotBoolean()]
-Gang = Annotated[int, Interval(ge=1, le=100_000), NotBoolean()]
-Copies = Annotated[int, Interval(ge=1, le=1000), NotBoolean()]
-Steps = Annotated[int, Interval(ge=1, le=bounds.MAX_STEPS), NotBoolean()]
-Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT), NotBoolean()]
-Speed = Annotated[float, Interval(ge=bounds.MIN_SPEED, le=bounds.MAX_SPEED), NotBoolean()]
-Priority = Annotated[int, Interval(ge=-(10**6), le=10**6), NotBoolean()]
-Retries = Annotated[int, Interval(ge=0, le=1000), NotBoolean()]
+Seconds = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_SECONDS), JsonNumber()]
+Grace = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_GRACE_S), JsonNumber()]
+Gibibytes = Annotated[float, Interval(ge=bounds.MIN_GIB, le=bounds.MAX_GIB), JsonNumber()]
+Gang = Annotated[int, Interval(ge=1, le=100_000), JsonNumber()]
+Copies = Annotated[int, Interval(ge=1, le=1000), JsonNumber()]
+Steps = Annotated[int, Interval(ge=1, le=bounds.MAX_STEPS), JsonNumber()]
+Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT), JsonNumber()]
+Speed = Annotated[float, Interval(ge=bounds.MIN_SPEED, le=bounds.MAX_SPEED), JsonNumber()]
+Priority = Annotated[int, Interval(ge=-(10**6), le=10**6), JsonNumber()]
+Retries = Annotated[int, Interval(ge=0, le=1000), JsonNumber()]
 Text = Annotated[str, Len(0, 4096)]
 Digest = Annotated[str, Len(0, 64), Matches(r"^([0-9a-f]{64})?$")]
 Preemption = Literal["auto", "yes", "no"]

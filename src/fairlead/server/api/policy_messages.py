@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fairlead.model.submission.bounds import ROUND_RANGE
-from fairlead.model.submission.fields import NotBoolean
+from fairlead.model.submission.fields import JsonNumber
 from fairlead.model.tenants.weight_scope import WeightScope
 
-_Round = Annotated[float, Field(ge=ROUND_RANGE.least, le=ROUND_RANGE.most), NotBoolean()]
+_Round = Annotated[float, Field(ge=ROUND_RANGE.least, le=ROUND_RANGE.most), JsonNumber()]
 _Spec = Annotated[str, Field(min_length=1, max_length=1000)]
 
 

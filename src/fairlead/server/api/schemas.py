@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
 from fairlead.model.submission import bounds
-from fairlead.model.submission.fields import NotBoolean
+from fairlead.model.submission.fields import JsonNumber
 from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.scopes import SCOPES, Scope
@@ -22,7 +22,7 @@ def _require_quota(devices: float) -> float:
 
 
 Quota = Annotated[
-    float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_require_quota), NotBoolean()
+    float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_require_quota), JsonNumber()
 ]
 
 
@@ -33,17 +33,17 @@ class _Message(BaseModel):
 class Renewal(_Message):
     """Report of one member of a gang."""
 
-    rank: Annotated[int, Field(ge=0, lt=100_000), NotBoolean()]
-    started: Annotated[int, Field(ge=0, le=10**15), NotBoolean()]
-    steps: Annotated[float, Field(ge=0, le=1e15), NotBoolean()]
-    saved_steps: Annotated[float, Field(ge=0, le=1e15), NotBoolean()] = 0
-    steps_per_s: Annotated[float, Field(ge=0, le=1e15), NotBoolean()] = 0
+    rank: Annotated[int, Field(ge=0, lt=100_000), JsonNumber()]
+    started: Annotated[int, Field(ge=0, le=10**15), JsonNumber()]
+    steps: Annotated[float, Field(ge=0, le=1e15), JsonNumber()]
+    saved_steps: Annotated[float, Field(ge=0, le=1e15), JsonNumber()] = 0
+    steps_per_s: Annotated[float, Field(ge=0, le=1e15), JsonNumber()] = 0
     metrics: Annotated[dict[Name, float], Field(max_length=1000)] = {}
     """last values; true counts as 1: a renewal must not fail for what a program reports"""
     leaving: bool = False
-    first_step_s: Annotated[float, Field(ge=0, le=1e12), NotBoolean()] | None = None
+    first_step_s: Annotated[float, Field(ge=0, le=1e12), JsonNumber()] | None = None
     """seconds since its first step under this lease began"""
-    last_step_s: Annotated[float, Field(ge=0, le=1e12), NotBoolean()] | None = None
+    last_step_s: Annotated[float, Field(ge=0, le=1e12), JsonNumber()] | None = None
     """seconds since its last step ended"""
 
     def to_live(self) -> live.Renewal:
@@ -86,7 +86,7 @@ class TenantView(_Message):
     """highest priority that its own tokens may give a job"""
     max_weight: Weight | None = None
     """highest weight that its own tokens may give a job"""
-    max_jobs: Annotated[int, Field(ge=1, le=10**9), NotBoolean()] | None = None
+    max_jobs: Annotated[int, Field(ge=1, le=10**9), JsonNumber()] | None = None
     """maximum number of its jobs that have not ended, for its own tokens"""
 
     @classmethod
@@ -136,7 +136,7 @@ class NewToken(_Message):
 class TokenRotation(_Message):
     """Rotation of a token."""
 
-    overlap_s: Annotated[float, Field(ge=0, le=_MAX_OVERLAP_S), NotBoolean()] = 0.0
+    overlap_s: Annotated[float, Field(ge=0, le=_MAX_OVERLAP_S), JsonNumber()] = 0.0
     """seconds for which the old secret stays valid"""
 
 
@@ -259,7 +259,7 @@ class NodeView(_Message):
 class MigLayout(_Message):
     """A MIG layout of a GPU."""
 
-    gpu: Annotated[int, Field(ge=0, le=1023), NotBoolean()]
+    gpu: Annotated[int, Field(ge=0, le=1023), JsonNumber()]
     """index of the GPU in ``nvidia-smi``"""
     profiles: Annotated[list[Annotated[str, Field(max_length=32)]], Field(max_length=64)]
     """MIG devices, such as 3g.71gb; none: the whole GPU"""

@@ -22,6 +22,7 @@ class Body(BaseModel):
     mode: Literal["a", "b"] = "a"
     words: tuple[str, ...] = ()
     flag: bool = False
+    variables: dict[Annotated[str, Field(min_length=1)], str] = {}
 
 
 @dataclass
@@ -45,8 +46,10 @@ async def jobs(job: Job) -> None:
 
 
 @app.get("/lists")
-async def lists(limit: Annotated[int, Query(ge=1)] = 5) -> None:
-    del limit
+async def lists(
+    limit: Annotated[int, Query(ge=1)] = 5, since: Annotated[float, Query(ge=0, le=9)] = 0.0
+) -> None:
+    del limit, since
 
 
 @app.get("/v1/days")
@@ -124,6 +127,11 @@ def ask(
             'words: not a list: expected one such as ["a", "b"]',
         ),
         ({"name": "a", "flag": 3}, "flag", "flag: not a truth value: expected true or false"),
+        (
+            {"name": "a", "variables": {"": "b"}},
+            "variables",
+            "variables: key '': too short: expected 1 or more characters",
+        ),
         ({"name": "a", "x": 3}, "x", "x: unknown field: see the schema at /openapi.json"),
         ([], None, "request: not an object: expected a JSON object"),
     ],
@@ -152,6 +160,8 @@ def test_a_body_that_is_not_json_is_refused_with_the_place() -> None:
 def test_paths_methods_and_queries_are_refused_with_a_hint() -> None:
     status, _, error = ask("GET", "/lists?limit=0")
     assert (status, error["message"]) == (422, "limit: out of range: expected 1 or more")
+    _, _, error = ask("GET", "/lists?since=nan")
+    assert error["message"] == "since: not a number: expected one such as 2.5"
     status, _, error = ask("GET", "/nothing")
     assert (status, error["code"]) == (404, "missing")
     assert error["message"] == "/nothing: no such path: see the schema at /openapi.json"

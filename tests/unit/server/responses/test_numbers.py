@@ -1,7 +1,9 @@
-"""Every number of a request is a number: true and false are refused, as in files and settings."""
+"""Every number of a request is a number: true, "5" and NaN are refused, as in files."""
 
 import dataclasses
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -17,21 +19,21 @@ from fairlead.server.api.schemas import Renewal
 from fairlead.server.invalid_request import problem_of
 
 
-def with_true(hint: Any) -> Any:
-    """Return true in place of the number that a type holds; None for a type without one."""
+def with_number(hint: Any, number: object) -> Any:
+    """Return a value of a type with this in place of its number; None for a type without one."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return with_true(inner[0])
+        return with_number(inner[0], number)
     if origin in (Union, UnionType):
-        values = [with_true(each) for each in inner if each is not bool]
+        values = [with_number(each, number) for each in inner if each is not bool]
         return next((value for value in values if value is not None), None)
     if origin in (list, tuple):
-        value = with_true(inner[0])
+        value = with_number(inner[0], number)
         return None if value is None else [value]
     if origin in (dict, Mapping):
-        value = with_true(inner[1])
+        value = with_number(inner[1], number)
         return None if value is None else {"v100": value}
-    return True if hint in (int, float) else None
+    return number if hint in (int, float) else None
 
 
 def messages_of(hint: Any) -> Iterator[type]:
@@ -57,11 +59,12 @@ def numbers() -> dict[str, Any]:
         f"{owner.__name__}.{name}": hint
         for owner in owners
         for name, hint in get_type_hints(owner, include_extras=True).items()
-        if with_true(hint) is not None
+        if with_number(hint, True) is not None
     }
 
 
 NUMBERS = numbers()
+LIMITED = sorted(NUMBERS.keys() - {"Renewal.metrics"})
 
 
 def test_all_requests_are_tried() -> None:
@@ -69,11 +72,22 @@ def test_all_requests_are_tried() -> None:
     assert {*known, "WhatIf.devices", "JobChange.weight", "Renewal.metrics"} <= NUMBERS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(NUMBERS.keys() - {"Renewal.metrics"}))
-def test_true_is_no_number(name: str) -> None:
+def problem_with(name: str, number: object) -> str:
     with pytest.raises(ValidationError) as caught:
-        TypeAdapter(NUMBERS[name]).validate_python(with_true(NUMBERS[name]))
-    assert problem_of(caught.value.errors()[0]).startswith("not a ")
+        TypeAdapter(NUMBERS[name]).validate_python(with_number(NUMBERS[name], number))
+    return problem_of(caught.value.errors()[0])
+
+
+@pytest.mark.parametrize("number", [True, "5", "x"])
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_truth_value_or_a_text_is_no_number(name: str, number: object) -> None:
+    assert problem_with(name, number).startswith("not a ")
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_nan_is_outside_of_the_whole_range(name: str) -> None:
+    form = r"out of range: nan: expected (at least|more than) \S+ and (at most|less than) \S+"
+    assert re.fullmatch(form, problem_with(name, math.nan))
 
 
 def test_the_problem_names_what_is_expected() -> None:

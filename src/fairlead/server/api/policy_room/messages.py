@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fairlead.model.submission.fields import NotBoolean
+from fairlead.model.submission.fields import JsonNumber
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Quota = Annotated[
-    dict[_Name, Annotated[float, Field(ge=0, le=1e6), NotBoolean()]], Field(max_length=100)
+    dict[_Name, Annotated[float, Field(ge=0, le=1e6), JsonNumber()]], Field(max_length=100)
 ]
 
 
@@ -18,7 +18,7 @@ class ProposedTenant(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: _Name
-    weight: Annotated[float, Field(gt=0, le=1e9), NotBoolean()] | None = None
+    weight: Annotated[float, Field(gt=0, le=1e9), JsonNumber()] | None = None
     guarantee: _Quota | None = None
     """accelerator → devices it has whenever it can use them"""
     limit: _Quota | None = None
@@ -33,7 +33,7 @@ class WhatIf(BaseModel):
     policy: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     tenants: Annotated[list[ProposedTenant], Field(max_length=1000)] = []
     devices: Annotated[
-        dict[_Name, Annotated[int, Field(ge=0, le=100_000), NotBoolean()]], Field(max_length=100)
+        dict[_Name, Annotated[int, Field(ge=0, le=100_000), JsonNumber()]], Field(max_length=100)
     ] = {}
     """accelerator → number of devices, instead of those that are up"""
 

@@ -38,20 +38,23 @@ async def limits(
     )
 
 
-@code_snapshots.get("/{id_}")
+@code_snapshots.get("/{snapshot_id}")
 async def show(
-    id_: Digest, server: ContextDependency, principal: CurrentPrincipal, tenant: TenantName = None
+    snapshot_id: Digest,
+    server: ContextDependency,
+    principal: CurrentPrincipal,
+    tenant: TenantName = None,
 ) -> CodeSnapshotView:
     """Show a code snapshot, and keep it for an hour more."""
     owner = _require_tenant(principal, tenant)
-    if not await asyncio.to_thread(server.code_snapshots.has, owner, id_):
-        raise NotFoundError(f"no code snapshot {id_[:12]!r}")
-    return CodeSnapshotView(id=id_, complete=True)
+    if not await asyncio.to_thread(server.code_snapshots.has, owner, snapshot_id):
+        raise NotFoundError(f"no code snapshot {snapshot_id[:12]!r}")
+    return CodeSnapshotView(id=snapshot_id, complete=True)
 
 
-@code_snapshots.put("/{id_}", status_code=201)
+@code_snapshots.put("/{snapshot_id}", status_code=201)
 async def upload(
-    id_: Digest,
+    snapshot_id: Digest,
     request: Request,
     server: ContextDependency,
     principal: CurrentPrincipal,
@@ -64,9 +67,9 @@ async def upload(
     The body is the part. The last part completes the snapshot, whose SHA-256 must be its id.
     """
     owner = _require_tenant(principal, tenant)
-    part = SnapshotPart(id_, offset, size, await request.body())
+    part = SnapshotPart(snapshot_id, offset, size, await request.body())
     complete = await asyncio.to_thread(server.code_snapshots.receive, owner, part)
-    return CodeSnapshotView(id=id_, complete=complete)
+    return CodeSnapshotView(id=snapshot_id, complete=complete)
 
 
 def _require_tenant(principal: Principal, tenant: str | None) -> str:

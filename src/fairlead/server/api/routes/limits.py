@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from fairlead.model.submission.fields import NotBoolean
+from fairlead.model.submission.fields import JsonNumber
 from fairlead.server.access.authorization import ContextDependency, CurrentPrincipal
 from fairlead.server.access.rate_limits import RateLimiters
 
 limits = APIRouter(prefix="/v1/limits", tags=["limits"])
 
-_Rate = Annotated[float, Field(ge=1, le=1e12), NotBoolean()]
+_Rate = Annotated[float, Field(ge=1, le=1e12), JsonNumber()]
 
 
 class LimitsChange(BaseModel):
@@ -21,7 +21,7 @@ class LimitsChange(BaseModel):
 
     requests_per_s: _Rate | None = None
     """requests per second and token; at least 1, so that an admin can undo the change"""
-    requests_burst: Annotated[int, Field(ge=10, le=10**9), NotBoolean()] | None = None
+    requests_burst: Annotated[int, Field(ge=10, le=10**9), JsonNumber()] | None = None
     """requests of one token in a burst"""
     renewals_per_s: _Rate | None = None
     """renewals per second and lease"""

@@ -14,7 +14,6 @@ from fairlead.model.speeds.interval import interval_80
 from fairlead.model.speeds.key import WorkloadScope, plain_workload, scope_of
 from fairlead.model.speeds.measured import Selection
 from fairlead.model.submission.admission import requirements
-from fairlead.model.submission.new_job import Gang
 from fairlead.server.access.authorization import (
     CurrentPrincipal,
     LiveDependency,
@@ -33,7 +32,8 @@ from fairlead.server.config.scheduling import imported_scheduling_config
 speeds = APIRouter(prefix="/v1", tags=["speeds"])
 
 _Name = Annotated[str, Query(max_length=128)]
-_Gangs = Annotated[tuple[Gang, ...], Query(max_length=16)]
+_Gang = Annotated[int, Query(ge=1, le=100_000)]
+_Gangs = Annotated[tuple[_Gang, ...], Query(max_length=16)]
 
 
 @speeds.get("/speeds")

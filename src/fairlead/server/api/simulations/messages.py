@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
-from fairlead.model.submission.fields import NotBoolean
+from fairlead.model.submission.fields import JsonNumber
 
 
 class NewSimulation(BaseModel):
@@ -22,11 +22,11 @@ class NewSimulation(BaseModel):
     """content of a trace, CSV or JSONL; null: the bundled or a generated one"""
     bundled: bool = False
     """whether to use the bundled trace, of 120 jobs of three tenants"""
-    jobs: Annotated[int, Field(ge=1, le=2000), NotBoolean()] = 100
+    jobs: Annotated[int, Field(ge=1, le=2000), JsonNumber()] = 100
     """jobs of a generated trace"""
-    jobs_per_hour: Annotated[float, Field(gt=0, le=10_000), NotBoolean()] = 3.0
+    jobs_per_hour: Annotated[float, Field(gt=0, le=10_000), JsonNumber()] = 3.0
     """arrivals of a generated trace"""
-    seed: Annotated[int, Field(ge=0, le=1 << 31), NotBoolean()] = 0
+    seed: Annotated[int, Field(ge=0, le=1 << 31), JsonNumber()] = 0
     cluster: Annotated[str, Field(min_length=1, max_length=1000)] = DEFAULT_CLUSTER
     """devices, such as v100=8,k80=16"""
     speeds: Annotated[str, Field(min_length=1, max_length=100)] = DEFAULT_SPEEDS
