@@ -258,6 +258,28 @@ def test_a_session_needs_cookie_and_key_and_follows_its_token(
     assert _ask(server, "GET", "/v1/jobs", both)[0] == 401
 
 
+def test_a_form_of_another_site_changes_nothing_though_bodies_need_no_type(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    token = (server.data / "admin.token").read_text().strip()
+    _, cookie, view = _ask(server, "POST", "/v1/session", body={"token": token})
+    job: dict[str, object] = {"command": ["true"], "workload": "small", "name": "typeless"}
+    for body_type in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data"):
+        form = {"Content-Type": body_type, "Cookie": cookie.partition(";")[0]}
+        assert _ask(server, "POST", "/v1/jobs", form, job)[0] == 401
+        page = {**form, "Fairlead-Key": view["key"]}
+        evil = {**page, "Origin": "http://evil.example"}
+        assert _ask(server, "POST", "/v1/jobs", evil, job)[0] == 403
+        stolen = {"Content-Type": body_type, "Origin": "http://evil.example"}
+        assert _ask(server, "POST", "/v1/session", stolen, {"token": token})[0] == 403
+        assert clients["admin"].get("/v1/jobs", name="typeless") == []
+    bearer = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Authorization": f"Bearer {token}",
+    }
+    assert _ask(server, "POST", "/v1/jobs", bearer, job)[0] == 201
+
+
 def _ask(
     server: LiveServer,
     method: str,
@@ -271,7 +293,8 @@ def _ask(
     connection.putrequest(method, path)
     for name, value in (headers or {}).items():
         connection.putheader(name, value.encode("latin-1"))
-    connection.putheader("Content-Type", "application/json")
+    if "Content-Type" not in (headers or {}):
+        connection.putheader("Content-Type", "application/json")
     connection.putheader("Content-Length", str(len(content or "")))
     connection.endheaders((content or "").encode())
     response = connection.getresponse()

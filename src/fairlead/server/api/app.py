@@ -49,6 +49,7 @@ from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.error_response import error_response
 from fairlead.server.interruption import InterruptionMiddleware
 from fairlead.server.invalid_request import field_name, json_problem_of, problem_of
+from fairlead.server.json_bodies import JsonBodyMiddleware
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.query_parameters import refuse_unknown_parameters
 from fairlead.server.web.routes import web
@@ -118,7 +119,8 @@ def make_app(
     add_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
-    inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
+    renewals = RenewalMiddleware(JsonBodyMiddleware(app), context)
+    inner: ASGIApp = BodyLimitMiddleware(renewals, limits.body_bytes)
     if hosts is not None:
         inner = HostMiddleware(inner, hosts)
     return AccessLogMiddleware(InterruptionMiddleware(inner, _refusal))

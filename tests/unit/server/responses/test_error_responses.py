@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fairlead.model.errors import InputError
 from fairlead.server.api.app import add_error_handlers
+from fairlead.server.json_bodies import JsonBodyMiddleware
 from fairlead.server.query_parameters import refuse_unknown_parameters
 
 
@@ -36,6 +37,7 @@ add_error_handlers(app)
 
 
 @app.post("/bodies")
+@app.post("/v1/bodies")
 async def bodies(body: Body) -> None:
     del body
 
@@ -73,7 +75,12 @@ async def bug() -> None:
 
 
 def ask(
-    method: str, path: str, body: object = None, *, text: bytes | None = None
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    text: bytes | None = None,
+    content_type: bytes | None = b"application/json",
 ) -> tuple[int, dict[str, str], Any]:
     """Return status, headers and error of an answer; None: it has none."""
     sent: list[Any] = []
@@ -84,7 +91,7 @@ def ask(
         "method": method,
         "path": path,
         "query_string": query.encode(),
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [] if content_type is None else [(b"content-type", content_type)],
     }
 
     async def receive() -> dict[str, Any]:
@@ -94,7 +101,7 @@ def ask(
         sent.append(message)
 
     try:
-        asyncio.run(app(scope, receive, send))
+        asyncio.run(JsonBodyMiddleware(app)(scope, receive, send))
     except ZeroDivisionError:
         assert path == "/bug"  # raised again for the log, after the answer
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -155,6 +162,16 @@ def test_a_body_that_is_not_json_is_refused_with_the_place() -> None:
     _, _, error = ask("POST", "/bodies", text=b"{")
     assert error["message"].startswith("request body: not JSON: ")
     assert error["message"].endswith("(at character 1)")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [b"application/x-www-form-urlencoded", b"text/plain", b"multipart/form-data", b"", None],
+)
+def test_a_body_is_json_whatever_its_type_is_said_to_be(content_type: bytes | None) -> None:
+    assert ask("POST", "/v1/bodies", {"name": "a"}, content_type=content_type)[0] == 200
+    _, _, error = ask("POST", "/v1/bodies", text=b"name=a", content_type=content_type)
+    assert error["message"].startswith("request body: not JSON: ")
 
 
 def test_paths_methods_and_queries_are_refused_with_a_hint() -> None:
