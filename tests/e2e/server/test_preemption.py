@@ -114,6 +114,10 @@ def test_an_exit_before_the_declared_steps_fails_unless_allowed(server: LiveServ
     assert server.cli("job", "j1", "--wait").returncode == 1
     allowed = server.client.wait("j2", timeout_s=120)
     assert (allowed["state"], allowed["steps_done"], allowed["message"]) == ("finished", 10, "")
+    assert server.cli(*submit, "--", "true").returncode == 0
+    plain = server.client.wait("j3", timeout_s=120)
+    unchecked = "finished without reporting a step: --steps 50 was not checked"
+    assert (plain["state"], plain["message"]) == ("finished", unchecked)
 
 
 EARLY_STOP = """

@@ -37,6 +37,28 @@ async def states(site: ScriptedLive, *jobs: str) -> list[str]:
     return [view(site, job).state for job in jobs]
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 9}, "finished without reporting a step: --steps 9 was not checked"),
+        ({"steps": 9, "allow_short": True}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_finished_job_that_has_reported_no_step_says_that_its_steps_were_not_checked(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            job = await site.submit(**settings)
+            await finish(site, job)
+            assert view(site, job).message == message
+        async with scripted_live(tmp_path) as site:
+            assert view(site, job).message == message
+
+    asyncio.run(scene())
+
+
 def test_a_job_starts_after_the_jobs_that_it_names_have_finished(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_live(tmp_path) as site:

@@ -182,6 +182,10 @@ class LeaseOutcomes:
         claimed = max(steps, ended.steps or 0.0)
         if lease.copy:
             claimed += self._queries.saved_steps(number)
+        if ended.ending == "finished" and _is_unchecked(spec, lease, claimed):
+            self.messages[lease.job] = self.messages.get(lease.job) or (
+                f"finished without reporting a step: --steps {spec.steps} was not checked"
+            )
         if ended.ending == "finished" and _is_short(spec, lease, claimed):
             self.messages[lease.job] = (
                 f"exited with 0 after {claimed:.10g} of {spec.steps} steps: expected all of them;"
@@ -305,5 +309,16 @@ def _is_short(spec: JobSpec, lease: OpenLease, steps: float) -> bool:
     """Return whether a job has exited before its declared steps; unknown steps do not tell."""
     if spec.steps is None or spec.allow_short:
         return False
-    reports = lease.last_heartbeat_at is not None or spec.progress_pattern is not None
-    return (reports or steps > 0) and steps < spec.steps
+    return _reports_steps(spec, lease, steps) and steps < spec.steps
+
+
+def _is_unchecked(spec: JobSpec, lease: OpenLease, steps: float) -> bool:
+    """Return whether a job has exited without steps to compare with its declared ones."""
+    if spec.steps is None or spec.allow_short:
+        return False
+    return not _reports_steps(spec, lease, steps)
+
+
+def _reports_steps(spec: JobSpec, lease: OpenLease, steps: float) -> bool:
+    uses_library = lease.last_heartbeat_at is not None
+    return uses_library or spec.progress_pattern is not None or steps > 0
