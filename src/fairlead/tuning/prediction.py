@@ -23,6 +23,9 @@ _SLOPE, _SLOPE_STD = -0.4, 0.3
 _MIN_NOISE = 0.1
 _MODEL_STD = 0.3
 """error of the power law over a whole training"""
+_STEADY = 0.8
+"""least slope of the later half of a straight line's reports, relative to that of the earlier"""
+_ROUNDING = 1e-9
 
 
 def probability_to_reach(
@@ -53,6 +56,21 @@ def probability_to_reach(
     level = (s2 * t0 - s1 * t1) / determinant
     variance = s2 / determinant + noise**2 + (_MODEL_STD * (1.0 - progress[-1])) ** 2
     return 0.5 * math.erfc((level - math.log(ceiling)) / math.sqrt(2.0 * variance))
+
+
+def rises_steadily_to(goal: float, progress: Sequence[float], value: Sequence[float]) -> bool:
+    """Return whether a curve that flattens little so far reaches the goal in a straight line.
+
+    The power law knows no such curves: it predicts that they flatten like all others.
+    """
+    best, x = np.maximum.accumulate(np.array(value)), np.array(progress)
+    middle = len(x) // 2
+    if middle < 1 or middle == len(x) - 1:
+        return False
+    before = (best[middle] - best[0]) / (x[middle] - x[0])
+    since = (best[-1] - best[middle]) / (x[-1] - x[middle])
+    end = best[-1] + since * (1.0 - x[-1])
+    return bool(since >= _STEADY * before and end >= goal - _ROUNDING * abs(goal))
 
 
 def _noise(z: FloatArray) -> float:

@@ -102,3 +102,20 @@ def test_a_search_without_a_qualified_trial_ends() -> None:
     outcome = simulate_search(values, RunToEnd(), 0.9, cluster)
     assert outcome.found_at == math.inf
     assert (outcome.reports, outcome.seen) == (3 * REPORTS, 3)
+
+
+@pytest.mark.parametrize(("first", "goal"), [(0.4, 0.9), (0.35, 0.79)])
+def test_feedback_stops_no_trial_that_a_straight_line_takes_to_the_target(
+    first: float, goal: float
+) -> None:
+    reports = 6 if first == 0.4 else 12
+    line = np.linspace(first, goal, reports).tolist()
+    progress = [(i + 1) / reports for i in range(reports)]
+    flat = [value if i < 3 else line[2] for i, value in enumerate(line)]
+    strategy = Feedback(0.0, exclusive=1, target=goal)
+    for made in range(1, reports):
+        rising = LearningCurve(0, progress[:made], line[:made])
+        strategy.decide([rising])
+        assert strategy.decide([rising]).stopped == frozenset()
+    stopped = strategy.decide([LearningCurve(0, progress[:-1], flat[:-1])]).stopped
+    assert stopped == {0}

@@ -8,7 +8,7 @@ the greatest probability per report first. Trials that almost certainly miss it 
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.tuning.prediction import HIGH_CEILING, probability_to_reach
+from fairlead.tuning.prediction import HIGH_CEILING, probability_to_reach, rises_steadily_to
 from fairlead.tuning.strategies.base import Decision, LearningCurve
 
 _HOPELESS = 0.001
@@ -68,6 +68,8 @@ class Feedback:
 
 def _is_hopeless(curve: LearningCurve, goal: float, low: float) -> bool:
     """Return whether a trial misses the goal even if that is easy to surpass."""
+    if rises_steadily_to(goal, curve.progress, curve.value):
+        return False
     chance = probability_to_reach(goal, low, curve.progress, curve.value, HIGH_CEILING)
     return chance < _HOPELESS
 
