@@ -128,12 +128,13 @@ class BackgroundTasks:
         """set when a task has failed: the process must end and start again"""
         self.failure: BaseException | None = None
         """error of the first task that failed"""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """as a set, but in the order in which they were spawned"""
 
     def spawn(self, work: Awaitable[None]) -> None:
         """Run work beside everything else."""
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._finished)
 
     async def cancel(self) -> None:
@@ -143,7 +144,7 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled() or task.exception() is None:
             return
         self.failure = self.failure or task.exception()

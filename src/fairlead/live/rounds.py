@@ -64,8 +64,8 @@ class RoundTimers:
         """times from a recent plan's due time until it was persisted"""
         self._due_at: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._computing: set[asyncio.Task[Any]] = set()
-        """tasks of plans that are being computed, or wait for another plan"""
+        self._computing: dict[asyncio.Task[Any], None] = {}
+        """tasks of plans that are being computed, or wait for another plan, as an ordered set"""
         self._one_plan = asyncio.Lock()
         self._use_mechanism(mechanism)
 
@@ -132,8 +132,8 @@ class RoundTimers:
         """Compute a plan and submit it, unless another mechanism is used by then."""
         task = asyncio.current_task()
         assert task is not None
-        self._computing.add(task)
-        task.add_done_callback(self._computing.discard)
+        self._computing[task] = None
+        task.add_done_callback(self._computing.pop)
         began = self._clock.now()
         make_planner = self._make_planner
         left_out = self._left_out.next_plan(command.snapshot)

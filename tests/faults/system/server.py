@@ -63,7 +63,7 @@ class Server:
         """moment at which the next write to the store fails: before or after"""
         self.expects_violation = False
         self.in_flight: tuple[Callable[..., Any], tuple[object, ...]] | None = None
-        self.clients: set[asyncio.Task[Any]] = set()
+        self.clients: dict[asyncio.Task[Any], None] = {}  # in order: a run can be repeated
         token = store.acquire("server")
         assert token is not None
         self.engine = FaultyEngine(self, config)
@@ -126,11 +126,11 @@ class Server:
 
     def watch(self, client: "asyncio.Task[Any]") -> None:
         """Cancel a client's call when the server dies."""
-        self.clients.add(client)
+        self.clients[client] = None
         client.add_done_callback(self._client_done)
 
     def _client_done(self, client: "asyncio.Task[Any]") -> None:
-        self.clients.discard(client)
+        self.clients.pop(client, None)
         failure = None if client.cancelled() else client.exception()
         if failure is not None and not isinstance(failure, ServerDiedError):
             text = "".join(traceback.format_exception(failure))
