@@ -27,6 +27,8 @@ from fairlead.model.errors import InputError
 from fairlead.store import Audit, Put, Store
 
 PLAIN = BackupOptions()
+_LOCK_S = 30.0
+"""PostgreSQL releases the lock of a closed connection a moment later"""
 
 
 def sqlite_url(data: Path) -> sa.URL:
@@ -104,7 +106,7 @@ def test_the_database_of_a_writing_server_is_copied_at_one_moment_and_fits_both_
         assert [event.seq for event in restored.load_events(0)] == [*range(1, copied + 1)]
         result = restored.verify_audit_trail()
         assert (result.problem, result.entries) == (None, copied)
-        assert restored.acquire("next") == token + 1
+        assert restored.acquire("next", wait_s=_LOCK_S) == token + 1
         restored.close()
     with pytest.raises(Exception, match="expected an empty database, or --force"):
         restore_backup(made.path, tmp_path / "third", empty_postgres)
@@ -125,7 +127,7 @@ def check_replacement(archive: Path, data: Path, url: sa.URL) -> None:
     assert moved is not None
     copied, replaced = Store(f"sqlite:///{moved / 'database.db'}"), Store(url)
     assert (copied.document("a", "n"), replaced.document("a", "n")) == ("later", str(last))
-    assert (replaced.acquire("next") or 0) > token
+    assert (replaced.acquire("next", wait_s=_LOCK_S) or 0) > token
     for store in (copied, replaced):
         store.close()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder, Progressed, Report, Started
@@ -23,6 +24,9 @@ _START_POLL_S = 0.05
 
 class KeeperSupervisor:
     """Starts a keeper for each lease and reports its end, also of keepers started before it."""
+
+    _has_servers_clock: ClassVar[bool] = True
+    """it runs on the server's machine, so that it knows at which time leases ended"""
 
     def __init__(self, data: Path, inherits: Collection[str] = ()) -> None:
         """Supervise the keepers whose lease directories are in ``data/leases``.
@@ -176,7 +180,7 @@ class KeeperSupervisor:
                     # Their devices are not free yet.
                     asyncio.get_running_loop().call_later(_START_POLL_S, self._recover, lease)
                     return
-                if ended is not None:  # perhaps while no server ran
+                if ended is not None and self._has_servers_clock:  # perhaps while no server ran
                     ended = replace(ended, at=lease_dir.ended_at(directory))
                 if ended is not None and unsaved:  # a process has stayed to save its steps
                     steps = _checkpointed_steps(directory)

@@ -48,6 +48,8 @@ class AgentReports:
 class SchedulerAgent(KeeperSupervisor):
     """Supervises one scheduler's leases on this node."""
 
+    _has_servers_clock = False
+
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.files = NodeFiles(home)
