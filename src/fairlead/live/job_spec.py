@@ -84,6 +84,12 @@ class JobSpec(NewJob):
         )
 
     @property
+    def ranks(self) -> int:
+        """The size of its largest gang."""
+        _, gangs = parse_accelerators(self.accelerators or ())
+        return max(self.gang, self.max_gang or 0, *gangs.values())
+
+    @property
     def may_fork(self) -> bool:
         """Whether copies of the job may train at once."""
         return (self.max_copies or 1) > 1

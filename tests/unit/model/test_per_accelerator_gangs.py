@@ -254,3 +254,11 @@ def test_explanations_use_the_numbers() -> None:
     assert explanation is not None
     other = with_jobs(snap, np.array([1]), gang=np.array([1]))
     assert other.gang_on.tolist() == [[1, 2], [1, 1], [1, 2], [1, 2]]
+
+
+def test_the_ranks_of_a_job_are_those_of_its_largest_gang() -> None:
+    command = ("true",)
+    assert JobSpec(id="j", command=command, directory="/").ranks == 1
+    apart = JobSpec(id="j", command=command, directory="/", accelerators=("v100", "k80=4"), gang=2)
+    assert apart.ranks == 4
+    assert JobSpec(id="j", command=command, directory="/", gang=2, max_gang=8).ranks == 8

@@ -5,9 +5,8 @@ copies into the job's directory and commits them together, with the steps of eac
 the next processes of the job compute the average. They continue after as many items as the copies
 have made steps: copies of which one was slower than planned, or died, have left at different
 items. If all were past more items, the merged checkpoint keeps the file of the one before it for
-its position. A merge costs as much for a large model as
-for a small one, needs no framework, and a crash at any point leaves either the state before it or
-the merged one.
+its position. A merge costs as much for a large model as for a small one, needs no framework, and a
+crash at any point leaves either the state before it or the merged one.
 """
 
 import os

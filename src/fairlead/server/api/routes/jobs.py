@@ -150,8 +150,7 @@ async def logs(
     plus the length of the response where the server has dropped old output.
     """
     find_visible_job(live, principal, job_id)
-    spec = live.specs[job_id]
-    last = max(spec.gang, spec.max_gang or 0) - 1
+    last = live.specs[job_id].ranks - 1
     if rank > last:
         ranks = f"0 to {last}" if last else "0"
         raise NotFoundError(f"no output from rank {rank} (its ranks: {ranks})")
